@@ -337,11 +337,19 @@ def test_a_buffer_grows_with_the_bursts_that_it_has_seen(tmp_path):
         await scene.settle(lambda: stored(scene).get("status", {}).get("replicas") == 0)
         assert condition(scene, "Provisioning") == ("False", "BufferEmpty")
 
+        other = deployment("web", 2)
+        other["metadata"]["namespace"] = "other"
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}
+        scene.cluster.apply([namespace, other])
+        await scene.cluster.clock.sleep(300)
+        assert stored(scene)["status"]["replicas"] == 0, "pods of another namespace are no burst"
+
         scene.cluster.apply([deployment("web", 2)])
         await scene.settle(lambda: stored(scene)["status"]["replicas"] == 2, seconds=300)
         messages = [each["message"] for each in stored(scene)["status"]["conditions"]]
         assert any("sized for bursts of 2 pods" in message for message in messages)
-        scene.cluster.delete(DEPLOYMENTS, "web", namespace="default")
+        for name in ("default", "other"):
+            scene.cluster.delete(DEPLOYMENTS, "web", namespace=name)
         await scene.settle(lambda: not scene.pods())
         await restarted(scene)
         await scene.cluster.clock.sleep(600)

@@ -70,11 +70,11 @@ def test_old_observations_count_for_the_sum_alone(registry, clock):
     waits.observe(1.0)
     assert scraped(registry)["", "1"] == 100.0
 
-    clock.now = WINDOW_SECONDS + 1
+    clock.now = WINDOW_SECONDS
     result = scraped(registry)
     assert (result["", "1"], result["_count", ""], result["_sum", ""]) == (1.0, 2.0, 101.0)
 
-    clock.now = 2 * WINDOW_SECONDS
+    clock.now = 2 * WINDOW_SECONDS - 1
     assert math.isnan(scraped(registry)["", "0.5"])
 
 

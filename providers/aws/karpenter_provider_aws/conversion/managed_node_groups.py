@@ -82,7 +82,7 @@ _REASONS: Final = {
 
 def _convert(draft: ManifestDraft) -> None:
     group = as_object(draft.get(_GROUP))
-    name = str(group.get("nodegroupName") or "group")
+    name = str(group["nodegroupName"])
     class_name = object_name(name)
     template = find_launch_template(_template_reference(group), draft.documents)
     requirements, scaling = _requirements(group, template), as_object(group.get("scalingConfig"))
@@ -156,7 +156,7 @@ def _complete_node_class(
     group: Mapping[str, object],
     template: LaunchTemplate | None,
 ) -> None:
-    name = str(group.get("nodegroupName") or "group")
+    name = str(group["nodegroupName"])
     role = str(group.get("nodeRole") or "").rpartition("/")[2]
     if role and not (template and template.data.get("IamInstanceProfile")):
         node_class.add("spec.role", role, "nodeRole of the group")
