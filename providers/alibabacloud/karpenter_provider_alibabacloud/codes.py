@@ -187,7 +187,6 @@ _CREDENTIALS: Final = (
     NO_CREDENTIALS, "InvalidAccessKeyId", "InvalidSecurityToken", "SignatureDoesNotMatch",
 )  # fmt: skip
 """Beginnings of the codes for keys and tokens that are missing, wrong, deleted or expired."""
-_MAY_BE_DONE: Final = frozenset({ErrorClass.TRANSIENT, ErrorClass.IN_PROGRESS})
 
 
 class ApiError(Exception):
@@ -216,10 +215,11 @@ class ApiError(Exception):
         """The time that the cloud asks to wait, where it names one."""
         self.action: Final = action
         """As RAM policies name it: `ecs:DescribeInstances`."""
-        self.may_be_done = self.error_class in _MAY_BE_DONE
+        self.may_be_done = False
         """Whether this try, or one before it of the same call, may have been carried out.
 
-        A refusal of a later try does not say what came of an earlier one.
+        `sdk` sets it for the last error of a call: a refusal of a later try does not say what came of an
+        earlier one.
         """
         super().__init__(code, message, request_id, status, retry_after)
 
