@@ -18,7 +18,7 @@ from karpenter_core.lifecycle.provisioning_request.status import (
     with_provisioned,
 )
 from karpenter_core.state.bookings import bookings
-from karpenter_core.state.gang_places import claims_by_request
+from karpenter_core.state.gang_places import PLACES_DETAIL, claims_by_request
 from karpenter_core.testing.builders import EPOCH
 from karpenter_core.testing.state_builders import node, node_and_claim, synced_state
 from tests.support.provisioning_requests import (
@@ -258,12 +258,13 @@ def test_a_reason_that_names_thousands_of_objects_is_cut():
 
 
 def test_the_status_patch_removes_details_that_are_over_and_keeps_those_of_others():
-    old = request(conditions=PENDING, details={**ATTEMPT, "example.com/eta": "soon"})
+    others = {"example.com/eta": "soon"}
+    old = request(conditions=PENDING, details={**ATTEMPT, **others, PLACES_DETAIL: "gone 0:1"})
     new = with_provisioned(old, {}, launched=2, now=EPOCH)
     patch = status_patch(old, new)
     assert patch is not None
     details = patch["status"]["provisioningClassDetails"]
-    assert details == {ATTEMPTS: "1", ATTEMPT_CLAIMS: None, "example.com/eta": "soon"}
+    assert details == {ATTEMPTS: "1", ATTEMPT_CLAIMS: None, PLACES_DETAIL: None, **others}
     assert all(None not in each.values() for each in patch["status"]["conditions"])
     assert status_patch(new, new) is None
 

@@ -183,6 +183,14 @@ def test_a_network_of_ones_own_without_a_security_group_is_a_warning(cloud, exam
     assert "no network security group" in found.message
 
 
+def test_a_disk_encryption_set_that_can_be_read_is_reported(cloud, examine):
+    path = cloud.manager.cluster.add_disk_encryption_set("disks")
+
+    found = of(Severity.OK, examine(node_osdisk_diskencryptionset_id=path))
+
+    assert "the disk encryption set can be read" in [each.message for each in found]
+
+
 def test_a_missing_disk_encryption_set_is_named(cloud, examine):
     path = cloud.world.resource_id("Microsoft.Compute/diskEncryptionSets", "gone")
 
