@@ -169,6 +169,9 @@ async def test_the_lane_keeps_its_bound_and_a_thread_for_other_calls(tmp_path):
         tasks = launches(world, await requests_for(world, 12))
         listing = await asyncio.wait_for(world.providers.list_instances("web"), PATIENCE)
         assert isinstance(listing, InstanceListing)
+        async with asyncio.timeout(PATIENCE):
+            while running[0] < 3:  # noqa: ASYNC110 - threads tell nobody
+                await asyncio.sleep(0.01)
         release.set()
         outcomes = await asyncio.gather(*tasks)
 
