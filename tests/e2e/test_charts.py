@@ -36,6 +36,7 @@ from karpenter_core.testing.scenarios import (
 from tests.e2e.kwok import KwokCloud
 from tests.e2e.upstream.suite import module_folder
 from tests.support.helm import CHART
+from tests.support.pod_placement import EACH_ON_ITS_OWN
 from tests.support.processes import wait_until
 from tests.support.release import AUDIT_SECONDS, ChartRelease, account_of, denied_requests
 from tests.support.runner import NODE_CLAIMS, NODE_POOLS, ScenarioWorld
@@ -75,19 +76,6 @@ OF_THE_RELEASE: Final = (
 )
 SYSTEM_NODES: Final = {"system-a": "zone-a", "system-b": "zone-b"}
 KEEP: Final = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
-EACH_ON_ITS_OWN: Final = {
-    "affinity": {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "topologyKey": "kubernetes.io/hostname",
-                    "labelSelector": {"matchLabels": {"app": "web"}},
-                }
-            ]
-        }
-    }
-}
-"""Of a pod: as many nodes as pods, so that both are counted by one number."""
 PREVIOUS: Final = {"version": "0.0.9", "appVersion": "0.0.9"}
 NONE: Final = CountBounds(at_least=0, at_most=0)
 LEADS: Final = re.compile(r"^leader_election_master_status\{.*\} 1\.0$", re.MULTILINE)

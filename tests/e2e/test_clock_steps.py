@@ -20,11 +20,11 @@ from karpenter_core.testing.scenarios import (
     ScenarioNodePool,
 )
 from tests.e2e.kwok import KwokCloud
+from tests.support.pod_placement import EACH_ON_ITS_OWN
 from tests.support.runner import NODE_CLAIMS, ScenarioWorld
 from tests.support.wall_clock import WallClock
 
 if TYPE_CHECKING:
-    from karpenter_core.kube.resources import ResourceKind
     from tests.support.controller import ControllerProcess
     from tests.support.local_clusters import LocalCluster
 
@@ -34,18 +34,6 @@ SETTLED_SECONDS: Final = 11
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
-APART: Final = {
-    "affinity": {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "topologyKey": "kubernetes.io/hostname",
-                    "labelSelector": {"matchLabels": {"app": "web"}},
-                }
-            ]
-        }
-    }
-}
 GIVEN: Final = InitialObjects(
     node_pools=[
         ScenarioNodePool(
@@ -58,7 +46,7 @@ GIVEN: Final = InitialObjects(
             },
         )
     ],
-    deployments=[ScenarioDeployment(name="web", replicas=2, pod=APART)],
+    deployments=[ScenarioDeployment(name="web", replicas=2, pod=EACH_ON_ITS_OWN)],
 )
 
 
@@ -75,10 +63,6 @@ def running(count: int) -> Expectation:
         launched=amount,
         consistent=True,
     )
-
-
-def uids(world: ScenarioWorld, kind: ResourceKind) -> set[str]:
-    return {each["metadata"]["uid"] for each in world.mirror.objects(kind)}
 
 
 async def test_clock_steps_end_no_node_and_change_no_leader(
@@ -98,7 +82,7 @@ async def test_clock_steps_end_no_node_and_change_no_leader(
         await standby.start()
 
         for count, hours in ((3, 5), (4, -5)):
-            before = {kind: uids(world, kind) for kind in (NODE_CLAIMS, NODES, PODS)}
+            before = {kind: world.uids(kind) for kind in (NODE_CLAIMS, NODES, PODS)}
             await world.scale("web", count)
             launched = CountBounds(at_least=count)
             await world.expect(Expectation(instances=launched), where=f"{hours} h, launched")
@@ -107,7 +91,7 @@ async def test_clock_steps_end_no_node_and_change_no_leader(
             await asyncio.sleep(SETTLED_SECONDS)
             await world.expect(running(count), where=f"{hours} h, later")
             for kind, held in before.items():
-                assert held <= uids(world, kind), kind.kind
+                assert held <= world.uids(kind), kind.kind
             assert await world.expect_leader() == identity
             assert differences(leader)[-1] == -hours
 

@@ -27,11 +27,11 @@ from karpenter_core.testing.scenarios import (
 from tests.e2e.hanging_proxy import HangingProxy, Trouble
 from tests.e2e.kwok import KwokCloud
 from tests.support.gateway import Gateway
+from tests.support.pod_placement import EACH_ON_ITS_OWN
 from tests.support.processes import wait_until
 from tests.support.runner import ScenarioWorld
 
 if TYPE_CHECKING:
-    from karpenter_core.kube.resources import ResourceKind
     from tests.support.local_clusters import LocalCluster
 
 ROOT = Path(__file__).parents[2]
@@ -52,18 +52,6 @@ EMPTY_SECONDS: Final = 120 if MINUTES else 12
 HEALED_SECONDS: Final = 180 if MINUTES else 90
 ALL_PODS: Final = (b"GET /api/v1/pods?",)
 
-APART: Final = {
-    "affinity": {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "topologyKey": "kubernetes.io/hostname",
-                    "labelSelector": {"matchLabels": {"app": "web"}},
-                }
-            ]
-        }
-    }
-}
 GIVEN: Final = InitialObjects(
     node_pools=[
         ScenarioNodePool(
@@ -75,7 +63,7 @@ GIVEN: Final = InitialObjects(
             },
         )
     ],
-    deployments=[ScenarioDeployment(name="web", replicas=2, pod=APART)],
+    deployments=[ScenarioDeployment(name="web", replicas=2, pod=EACH_ON_ITS_OWN)],
 )
 RUNNING: Final = Expectation(
     within=timedelta(seconds=90), pods=ExpectedPods(running=TWO), nodes=TWO, instances=TWO
@@ -84,10 +72,6 @@ EMPTIED: Final = Expectation(
     within=timedelta(seconds=60), pods=ExpectedPods(running=CountBounds(at_most=0))
 )
 GONE: Final = Expectation(within=timedelta(seconds=120 + EMPTY_SECONDS), nothing_left=True)
-
-
-def uids(world: ScenarioWorld, kind: ResourceKind) -> set[str]:
-    return {each["metadata"]["uid"] for each in world.mirror.objects(kind)}
 
 
 @pytest.mark.parametrize(
@@ -125,21 +109,21 @@ async def test_a_node_with_unlisted_pods_is_not_terminated(
         proxy.begin(trouble)
         await world.scale("web", 2)
         await world.expect(RUNNING, where="bound meanwhile")
-        pods, nodes = uids(world, PODS), uids(world, NODES)
+        pods, nodes = world.uids(PODS), world.uids(NODES)
         await asyncio.sleep(OUTAGE_SECONDS)
 
         status, text = await controller.readiness()
         assert status == 500, text
         assert "freshness" in text
         assert "pods" in text
-        assert uids(world, NODES) == nodes
-        assert uids(world, PODS) == pods
+        assert world.uids(NODES) == nodes
+        assert world.uids(PODS) == pods
         await world.expect(RUNNING, where="while pods are not shown")
 
         proxy.end()
         await wait_until(controller.is_ready, seconds=HEALED_SECONDS)
         await asyncio.sleep(EMPTY_SECONDS + 10)
-        assert uids(world, PODS) == pods
+        assert world.uids(PODS) == pods
         await world.expect(RUNNING, where="healed")
         await world.scale("web", 0)
         await world.expect(GONE, where="afterwards")

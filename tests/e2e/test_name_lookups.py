@@ -27,7 +27,6 @@ from tests.support.processes import wait_until
 from tests.support.runner import NODE_CLAIMS, ScenarioWorld
 
 if TYPE_CHECKING:
-    from karpenter_core.kube.resources import ResourceKind
     from tests.support.local_clusters import LocalCluster
 
 CRDS: Final = tuple(sorted((Path(__file__).parents[2] / "crds").glob("*.yaml")))
@@ -64,10 +63,6 @@ def running(count: int) -> Expectation:
     )
 
 
-def uids(world: ScenarioWorld, kind: ResourceKind) -> set[str]:
-    return {each["metadata"]["uid"] for each in world.mirror.objects(kind)}
-
-
 def named_kubeconfig(given: Path, file: Path) -> Path:
     """Write the kubeconfig that names the API server by its host name."""
     document = yaml.safe_load(given.read_text())
@@ -101,7 +96,7 @@ async def test_lookups_that_get_no_answer_cost_no_node_and_end_a_leader_in_time(
         await leader.start()
         await world.expect(running(2), where="before")
         await standby.start()
-        before = {kind: uids(world, kind) for kind in (NODE_CLAIMS, NODES, PODS)}
+        before = {kind: world.uids(kind) for kind in (NODE_CLAIMS, NODES, PODS)}
         world.expendable.add("leader")  # it ends when it loses the lease; a kubelet starts it again
 
         names.service = NameService.SILENT
@@ -116,10 +111,10 @@ async def test_lookups_that_get_no_answer_cost_no_node_and_end_a_leader_in_time(
         assert await leader.process.wait(END_SECONDS) == 1
         assert "Temporary failure in name resolution" in standby.process.log_text()
         for kind, held in before.items():
-            assert held <= uids(world, kind), kind.kind
+            assert held <= world.uids(kind), kind.kind
 
         names.service = NameService.WORKS
         await world.expect(running(3), where="healed")
         for kind, held in before.items():
-            assert held <= uids(world, kind), kind.kind
+            assert held <= world.uids(kind), kind.kind
         assert standby.process.is_running

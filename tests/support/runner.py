@@ -304,6 +304,10 @@ class ScenarioWorld:
             },
         )
 
+    def uids(self, kind: ResourceKind) -> set[str]:
+        """Return the UIDs of the objects of a kind now."""
+        return {each["metadata"]["uid"] for each in self.mirror.objects(kind)}
+
     async def expect(self, expected: Expectation, *, where: str = "") -> float:
         """Wait until an expectation is met, and as long as it is to hold; return the seconds.
 
