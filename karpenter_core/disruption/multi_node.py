@@ -271,7 +271,6 @@ class _MoveSearch:
                 self.best_scores = judged
             return False
         # Of moves that save the same, the first stays: later prefixes disrupt more nodes.
-        least = 0.0 if self.best is None else self.best.savings_per_hour + NO_MOVE
-        if self.best is None or move.savings_per_hour > least:
+        if self.best is None or move.savings_per_hour > self.best.savings_per_hour + NO_MOVE:
             self.best, self.best_scores = move, judged
         return True

@@ -144,7 +144,7 @@ def pattern_steps(
             for shape, content, nodes in bought
         ),
         left=planner.unplaceable[back],
-        cost=float(fsum(problem.price[shapes[shape]] * nodes for shape, _, nodes in bought)),
+        cost=fsum(problem.price[shapes[shape]] * nodes for shape, _, nodes in bought),
     )
 
 
