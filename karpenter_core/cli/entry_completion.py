@@ -1,8 +1,8 @@
 """Completes objects from files as an API server and its controllers would.
 
-Hand-written pods lack fields that a cluster fills in: the status, host ports of a host network, the
-PersistentVolumeClaim of an ephemeral volume, the labels of its namespace. Existing values are kept,
-and gaps are always filled in the same way.
+Hand-written pods lack fields that a cluster fills in: the status, the PersistentVolumeClaim of an
+ephemeral volume, the labels of its namespace. Existing values are kept, and gaps are always filled
+in the same way.
 """
 
 from __future__ import annotations
@@ -133,7 +133,6 @@ class _EntryCompleter:
             raise BadInputError(
                 f"{entry.where}: {entry.title}: spec.nodeName: missing; a bound pod names its node"
             )
-        entry = _with_host_ports(entry, spec)
         status = _mapping(entry.manifest, "status")
         if str(status.get("phase")) in _FINISHED:
             return entry
@@ -257,9 +256,7 @@ def _with_amounts(entry: ManifestEntry) -> JsonObject:
 def _daemon_set(entry: ManifestEntry) -> ManifestEntry:
     """Return a DaemonSet whose pods equal this one."""
     labels = _mapping(entry.metadata, "labels")
-    spec = dict(
-        _mapping(_with_host_ports(entry, _mapping(entry.manifest, "spec")).manifest, "spec")
-    )
+    spec = dict(_mapping(entry.manifest, "spec"))
     spec.pop("nodeName", None)
     manifest = {
         "apiVersion": "apps/v1",
@@ -277,23 +274,6 @@ def _daemon_set(entry: ManifestEntry) -> ManifestEntry:
         },
     }
     return ManifestEntry(where=entry.where, key=entry.key, manifest=manifest)
-
-
-def _with_host_ports(entry: ManifestEntry, spec: JsonMapping) -> ManifestEntry:
-    """Turn the container ports of a pod in the host network into host ports."""
-    if spec.get("hostNetwork") is not True:
-        return entry
-    containers = [
-        {
-            **container,
-            "ports": [
-                {**port, "hostPort": port.get("hostPort") or port.get("containerPort", 0)}
-                for port in _objects(container, "ports")
-            ],
-        }
-        for container in _objects(spec, "containers")
-    ]
-    return _changed(entry, spec={**spec, "containers": containers})
 
 
 def _default_class(classes: Iterable[ManifestEntry]) -> str:

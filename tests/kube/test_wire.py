@@ -270,6 +270,21 @@ def test_a_daemon_set_is_the_shape_of_its_pods():
     assert view.template.labels == {"app": "agent"}
 
 
+def test_container_ports_of_a_template_in_the_host_network_are_host_ports():
+    """The API server sets `hostPort` in pods of the host network, and in no template of such pods."""
+    ports = [{"containerPort": 9100}, {"containerPort": 80, "hostPort": 8080}]
+    spec = {"hostNetwork": True, "containers": [{"name": "exporter", "ports": ports}]}
+    view = view_from_manifest(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "exporter", "namespace": "kube-system"},
+            "spec": {"template": {"spec": spec}},
+        }
+    )
+    assert [each.port for each in view.template.host_ports] == [9100, 8080]
+
+
 def test_budgets_keep_their_amounts_as_written():
     """A number and a percentage."""
     view = view_from_manifest(

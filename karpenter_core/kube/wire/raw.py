@@ -82,6 +82,7 @@ class RawResources(_Raw):
 
 
 class RawPort(_Raw, gc=False):
+    container_port: int = 0
     host_port: int = 0
     protocol: str = "TCP"
     host_ip: str = msgspec.field(name="hostIP", default="")

@@ -282,13 +282,17 @@ def _topology_spread(spec: RawPodSpec) -> tuple[TopologySpread, ...]:
 
 
 def _host_ports(spec: RawPodSpec) -> tuple[HostPort, ...]:
-    """Return the host ports of the containers that run all the time, as the scheduler does."""
+    """Return the host ports of the containers that run all the time, as the scheduler does.
+
+    The API server makes host ports of the container ports of pods in the host network, but not of
+    those of templates (DaemonSets, ProvisioningRequests, CapacityBuffers).
+    """
     sidecars = [one for one in spec.init_containers or () if one.restart_policy == "Always"]
     return tuple(
-        HostPort(port=port.host_port, protocol=port.protocol, ip=port.host_ip or "0.0.0.0")  # noqa: S104 - "any address"
+        HostPort(port=number, protocol=port.protocol, ip=port.host_ip or "0.0.0.0")  # noqa: S104 - "any address"
         for container in (*sidecars, *(spec.containers or ()))
         for port in container.ports or ()
-        if port.host_port
+        if (number := port.host_port or (port.container_port if spec.host_network else 0))
     )
 
 
