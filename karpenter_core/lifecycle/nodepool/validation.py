@@ -125,7 +125,7 @@ def validate_node_pool(pool: NodePool, *, rules: LabelRules | None) -> NodePoolF
     """Check a NodePool's template by the rules that its CRD cannot express."""
     rules = rules or LabelRules()
     template = pool.spec.template
-    errors = list(_size_errors(pool))
+    errors = [*_name_errors(pool), *_size_errors(pool)]
     errors += _label_errors(template.metadata.labels, rules)
     errors += _taint_errors(template.spec.taints, template.spec.startup_taints)
     errors += filter(None, (spot_share_error(pool), schedules_error(pool)))
@@ -145,6 +145,14 @@ def validate_node_pool(pool: NodePool, *, rules: LabelRules | None) -> NodePoolF
                 f"{place}: {text}"
             )
     return NodePoolFindings(errors=tuple(errors), warnings=tuple(warnings))
+
+
+def _name_errors(pool: NodePool) -> Iterator[str]:
+    """Refuse names that no label can have: NodeClaims and Nodes get them as labels."""
+    names = {"name": pool.name, "nodeClassRef.name": pool.spec.template.spec.node_class_ref.name}
+    for field_name, value in names.items():
+        if problem := label_value_error(value):
+            yield f"{field_name}: is a label of NodeClaims and Nodes: {problem}"
 
 
 def _size_errors(pool: NodePool) -> Iterator[str]:

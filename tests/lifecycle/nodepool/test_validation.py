@@ -8,6 +8,7 @@ import pytest
 
 from karpenter_core.api.conditions import find_condition, is_true
 from karpenter_core.api.labels import RETURN_AFTER, RETURN_BUDGET, SCHEDULES, SPOT_SHARE, WELL_KNOWN
+from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.api.nodepool import is_detect_only
 from karpenter_core.lifecycle.nodepool.validation import (
     LabelRules,
@@ -355,3 +356,16 @@ def test_a_template_gives_a_node_claim_a_hundred_requirements_at_most(
     refused = f"labels and requirements: they have {count} keys together and may have 97"
 
     assert errors(pool) == (() if is_valid else (refused,))
+
+
+@pytest.mark.parametrize("length", [63, 64])
+def test_names_that_label_node_claims_have_63_characters_at_most(length):
+    """An object's name may have 253, and the API server would refuse every NodeClaim of the pool."""
+    name = "a" * length
+    ref = NodeClassRef(group="karpenter.kwok.sh", kind="KWOKNodeClass", name=name)
+    refused = (
+        "name: is a label of NodeClaims and Nodes: must be no more than 63 characters",
+        "nodeClassRef.name: is a label of NodeClaims and Nodes: must be no more than 63 characters",
+    )
+
+    assert errors(node_pool(name, node_class_ref=ref)) == (() if length == 63 else refused)
