@@ -76,11 +76,12 @@ class HttpTransport:
         self.proxy: Final = _proxy(configuration.proxy, self.host)
         """The proxy that every request goes through; None for a direct connection."""
         near = login.in_cluster or _is_loopback(self.host)
-        self._headers: Final = {
-            "User-Agent": user_agent,
+        self._headers: Final = (
+            ("User-Agent", user_agent),
             # Compression costs both sides more than a near network does.
-            "Accept-Encoding": "identity" if near else "gzip",
-        }
+            ("Accept-Encoding", "identity" if near else "gzip"),
+            *login.impersonation,
+        )
         self._session: Final = self._open_session()
 
     @property
@@ -143,11 +144,11 @@ class HttpTransport:
     async def _send(
         self, request: ApiRequest, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        headers = {**self._headers, "Accept": request.accept}
+        headers = [*self._headers, ("Accept", request.accept)]
         if request.body:
-            headers["Content-Type"] = request.content_type
+            headers.append(("Content-Type", request.content_type))
         if authorization := await self._login.authorization():
-            headers["Authorization"] = authorization
+            headers.append(("Authorization", authorization))
         return await self._session.request(
             request.method,
             f"{self.host}{request.path}",

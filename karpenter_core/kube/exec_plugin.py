@@ -80,8 +80,10 @@ class KeyPairFiles:
 class ExecPlugin:
     """One credential plug-in; every run ends with its process."""
 
-    def __init__(self, settings: JsonMapping, *, clock: Clock) -> None:
-        """Read the section `exec` of a kubeconfig user.
+    def __init__(
+        self, settings: JsonMapping, *, clock: Clock, cluster_info: JsonMapping | None = None
+    ) -> None:
+        """Read the section `exec` of a kubeconfig user; `cluster_info` is handed to the command.
 
         Raises:
             SettingsError: it lacks the command or the API version.
@@ -93,6 +95,7 @@ class ExecPlugin:
         self.files: Final = KeyPairFiles()
         self._clock: Final = clock
         self._settings: Final = settings
+        self._cluster_info: Final = cluster_info
         self._last: Credentials | None = None
 
     @property
@@ -155,12 +158,11 @@ class ExecPlugin:
         environment = dict(os.environ)
         for entry in self._settings.get("env") or ():
             environment[str(entry["name"])] = str(entry["value"])
+        spec: JsonObject = {"interactive": is_interactive}
+        if self._cluster_info is not None:
+            spec["cluster"] = self._cluster_info
         environment["KUBERNETES_EXEC_INFO"] = json.dumps(
-            {
-                "apiVersion": self._settings["apiVersion"],
-                "kind": "ExecCredential",
-                "spec": {"interactive": is_interactive},
-            }
+            {"apiVersion": self._settings["apiVersion"], "kind": "ExecCredential", "spec": spec}
         )
         return environment
 

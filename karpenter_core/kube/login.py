@@ -16,22 +16,21 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, final
 
 import structlog
-import yaml
 
 from karpenter_core.errors import SettingsError
 from karpenter_core.kube.exec_plugin import ExecPlugin
+from karpenter_core.kube.kubeconfig import read_kubeconfig
 from karpenter_core.kube.pacing import time_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from kubernetes.aio.client import Configuration
-    from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigLoader
+    from kubernetes.aio.config.kube_config import KubeConfigLoader
 
     from karpenter_core.clock import Clock
+    from karpenter_core.kube.kubeconfig import Kubeconfig
 
 __all__ = ["Login", "find_login"]
 
@@ -101,6 +100,8 @@ class Login:
     """The service account's token; None outside a cluster."""
     plugin: ExecPlugin | None = None
     """The command that gives our credentials; None when there is none."""
+    impersonation: tuple[tuple[str, str], ...] = ()
+    """Headers of every request, if it acts as another user."""
     renews_by_command: bool = False
     """An exec plug-in without an expiry: run again only when the server refuses."""
     _checked_at: float = 0.0
@@ -251,19 +252,15 @@ def _from_service_account(clock: Clock) -> Login:
 async def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Login:
     from kubernetes.aio.client import Configuration
     from kubernetes.aio.config.config_exception import ConfigException
-    from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
+    from kubernetes.aio.config.kube_config import KubeConfigLoader
 
-    _check_files(paths, context)
+    chosen = read_kubeconfig(paths, context)
     configuration = Configuration()
     seconds = _LOGIN_LIMIT_SECONDS if sys.stdin.isatty() else _RENEWAL_LIMIT_SECONDS
     plugin: ExecPlugin | None = None
     try:
-        loader = KubeConfigLoader(
-            config_dict=KubeConfigMerger(paths).config,
-            config_base_path=None,
-            active_context=context,
-        )
-        plugin = _plugin_of(loader, clock)
+        loader = KubeConfigLoader(config_dict=chosen.document)
+        plugin = _plugin_of(chosen, loader, clock)
         async with time_limit(clock, seconds):
             await loader.load_and_set(configuration)
     except TimeoutError as error:
@@ -285,16 +282,16 @@ async def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Log
         clock,
         loader=loader,
         plugin=plugin,
+        impersonation=chosen.impersonation,
         renews_by_command=plugin is not None and not plugin.has_expiry,
     )
 
 
-def _plugin_of(loader: KubeConfigLoader, clock: Clock) -> ExecPlugin | None:
-    """Return the credential plug-in of the loader's user; from now on the loader runs ours."""
-    user: ConfigNode | None = getattr(loader, "_user", None)
-    if user is None or "exec" not in user:
+def _plugin_of(chosen: Kubeconfig, loader: KubeConfigLoader, clock: Clock) -> ExecPlugin | None:
+    """Return the credential plug-in of the user; from now on the loader runs ours."""
+    if chosen.exec_settings is None:
         return None
-    plugin = ExecPlugin(cast("Mapping[str, object]", user["exec"].value), clock=clock)
+    plugin = ExecPlugin(chosen.exec_settings, clock=clock, cluster_info=chosen.cluster_info())
 
     async def load() -> bool:
         if not plugin.is_current:
@@ -313,47 +310,3 @@ def _plugin_of(loader: KubeConfigLoader, clock: Clock) -> ExecPlugin | None:
 
     loader.load_from_exec_plugin = load
     return plugin
-
-
-def _check_files(paths: str, context: str | None) -> None:
-    """Refuse files that are missing, no YAML, or lack the context, before the loader stumbles."""
-    contexts: set[str] = set()
-    current = ""
-    has_file = False
-    for path in filter(None, paths.split(os.pathsep)):
-        file = Path(path).expanduser()
-        if not file.exists():
-            continue
-        has_file = True
-        try:
-            content = yaml.safe_load(file.read_text())
-        except yaml.YAMLError as error:
-            raise SettingsError(f"kubeconfig {path}: {_yaml_problem(error)}") from error
-        except UnicodeDecodeError as error:
-            raise SettingsError(f"kubeconfig {path}: is not UTF-8 text") from error
-        except OSError as error:
-            raise SettingsError(f"kubeconfig {path}: {error.strerror or error}") from error
-        if not isinstance(content, dict):
-            raise SettingsError(f"kubeconfig {path}: not a kubeconfig")
-        document = cast("dict[str, object]", content)
-        current = current or str(document.get("current-context") or "")
-        entries = cast("Iterable[Mapping[str, object]]", document.get("contexts") or ())
-        contexts.update(str(entry.get("name")) for entry in entries)
-    if not has_file:
-        raise SettingsError(f"kubeconfig {paths}: no such file")
-    context_name = context or current
-    if not context_name:
-        raise SettingsError(f"kubeconfig {paths}: no current-context, and no context given")
-    if context_name not in contexts:
-        context_names = ", ".join(sorted(contexts)) or "none"
-        raise SettingsError(
-            f'kubeconfig {paths}: no context "{context_name}"; there are: {context_names}'
-        )
-
-
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    """Return on one line what is wrong with a text, and where."""
-    mark: yaml.Mark | None = getattr(error, "problem_mark", None)
-    line = "" if mark is None else f"line {mark.line + 1}: "
-    problem: object = getattr(error, "problem", None) or error
-    return f"{line}is not YAML: {' '.join(str(problem).split())}"

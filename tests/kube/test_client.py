@@ -269,7 +269,11 @@ async def test_both_sides_prove_themselves_over_tls(tmp_path):
         ("contexts: []", None, "no current-context"),
         ("current-context: main\ncontexts: [{name: other}]", None, 'no context "main"'),
         ("current-context: main\ncontexts: [{name: main}]", "prod", "there are: main"),
-        ("current-context: main\ncontexts: [{name: main}]", None, "[Ii]nvalid kube-config"),
+        (
+            "current-context: main\ncontexts: [{name: main}]",
+            None,
+            'context "main": cluster: missing',
+        ),
     ],
 )
 async def test_a_kubeconfig_that_cannot_be_used_is_one_clear_error(
