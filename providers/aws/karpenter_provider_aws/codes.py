@@ -68,6 +68,10 @@ _UNFULFILLABLE: Final = frozenset(
         RESERVATION_EXCEEDED,
     }
 )
+_INVALID_FLEET: Final = "InvalidFleetConfiguration"
+_NOT_SOLD_IN_ZONE: Final = "is not supported in your requested Availability Zone"
+"""The text with which a fleet refuses a type in a zone, whose only code is that of any invalid fleet; other
+launches have the code `Unsupported` for it (aws/karpenter-provider-aws#6483)."""
 _NOT_FOUND: Final = frozenset(
     {
         "InvalidCapacityReservationId.NotFound",
@@ -166,9 +170,9 @@ def is_dry_run_success(code: str) -> bool:
     return code == DRY_RUN_SUCCEEDED
 
 
-def is_unfulfillable(code: str) -> bool:
+def is_unfulfillable(code: str, message: str) -> bool:
     """Whether there is no capacity now, be it stock, a quota or addresses."""
-    return code in _UNFULFILLABLE
+    return code in _UNFULFILLABLE or (code == _INVALID_FLEET and _NOT_SOLD_IN_ZONE in message)
 
 
 def is_throttled(code: str) -> bool:
@@ -210,7 +214,7 @@ def is_server_fault(failure: ApiFailure) -> bool:
 
     EC2 has throttling and a lack of stock among its server errors, and both say what came of a call.
     """
-    if is_throttled(failure.code) or is_unfulfillable(failure.code):
+    if is_throttled(failure.code) or is_unfulfillable(failure.code, failure.message):
         return False
     return failure.code in _SERVER_FAULTS or failure.status >= _SERVER_STATUS
 

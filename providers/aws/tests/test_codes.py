@@ -82,14 +82,25 @@ def test_denials_by_boundary_and_by_organisation_policy_are_distinguished():
     ],
 )
 def test_a_shortage_is_exactly_an_unfulfillable_error(code):
-    assert codes.is_unfulfillable(code)
+    assert codes.is_unfulfillable(code, "")
     assert not codes.is_throttled(code)
     assert not codes.is_unauthorized(code)
 
 
+def test_a_fleet_that_may_not_launch_a_type_in_a_zone_has_a_shortage_and_no_mistake():
+    code = "InvalidFleetConfiguration"
+    not_sold_there = (
+        "Your requested instance type (r5d.4xlarge) is not supported in your requested "
+        "Availability Zone (us-east-1-dfw-1a)."
+    )
+
+    assert codes.is_unfulfillable(code, not_sold_there)
+    assert not codes.is_unfulfillable(code, "The fleet configuration contains duplicate overrides.")
+
+
 def test_throttling_and_a_denied_service_linked_role_are_not_shortages():
-    assert not codes.is_unfulfillable("RequestLimitExceeded")
-    assert not codes.is_unfulfillable(codes.SERVICE_LINKED_ROLE_DENIED)
+    assert not codes.is_unfulfillable("RequestLimitExceeded", "")
+    assert not codes.is_unfulfillable(codes.SERVICE_LINKED_ROLE_DENIED, "")
     assert codes.is_unauthorized(codes.SERVICE_LINKED_ROLE_DENIED)
 
 
@@ -166,7 +177,7 @@ def test_a_lack_of_stock_is_no_fault_of_the_server_though_its_status_says_so(cod
 def test_a_token_that_was_used_is_neither_a_shortage_nor_a_fault():
     code = "IdempotentParameterMismatch"
     assert codes.is_token_used(code)
-    assert not codes.is_unfulfillable(code)
+    assert not codes.is_unfulfillable(code, "")
     assert not codes.is_server_fault(
         codes.ApiFailure(code=code, message="", status=400, retry_after="")
     )

@@ -67,7 +67,9 @@ class TargetFailure:
     @property
     def is_shortage(self) -> bool:
         """Whether it is a lack of capacity rather than a mistake."""
-        return is_unfulfillable(self.code) or self.code == SERVICE_LINKED_ROLE_DENIED
+        return (
+            is_unfulfillable(self.code, self.message) or self.code == SERVICE_LINKED_ROLE_DENIED
+        )
 
     @property
     def is_throttled(self) -> bool:
@@ -165,7 +167,7 @@ def shortages_of(
         elif (
             failure.scope is ExhaustedScope.FAMILY_QUOTA
             or target is None
-            or not is_unfulfillable(failure.code)
+            or not is_unfulfillable(failure.code, failure.message)
         ):
             continue
         elif failure.code == INSUFFICIENT_ADDRESSES:

@@ -417,7 +417,8 @@ def _call_failure(error: CloudProviderError, *, is_sent: bool) -> CallFailure[La
     if is_sent and (failure is None or is_uncertain or is_token_used(failure.code)):
         return CallFailure(kind=FailureKind.UNANSWERED, error=error)
     if failure is not None and (
-        is_unfulfillable(failure.code) or failure.code == SERVICE_LINKED_ROLE_DENIED
+        is_unfulfillable(failure.code, failure.message)
+        or failure.code == SERVICE_LINKED_ROLE_DENIED
     ):
         answer = refusal_answer(failure.code, failure.message)
         return CallFailure(kind=FailureKind.EXHAUSTED, error=error, answer=answer)

@@ -145,8 +145,8 @@ def dry_run_outcome(
         # Without credentials nothing was sent: no different from a refusal.
         return _denied(action, str(error)) if isinstance(error, AuthError) else _retry(error)
     code, message = failure.code, failure.message
-    if is_dry_run_success(code) or is_unfulfillable(code):  # no stock, but no lack of permission
-        return PASSED
+    if is_dry_run_success(code) or is_unfulfillable(code, message):
+        return PASSED  # a lack of stock is no lack of permission
     if isinstance(error, ThrottledError) or is_server_fault(failure):
         return _retry(error)
     said = launch_failure(code, message)

@@ -18,6 +18,7 @@ from karpenter_core.provider.kit.simulated.launch_calls import LaunchCalls
 from karpenter_core.provider.kit.simulated.pools import InstancePool, PoolFaults
 from karpenter_core.provider.kit.simulated.tokens import ClientTokens
 from karpenter_simulated_aws.capacity import SOLD_OUT
+from karpenter_simulated_aws.plans import NOT_IN_ZONE
 from karpenter_simulated_aws.pool_choices import choices_of
 from karpenter_simulated_aws.protocol import AwsError
 from karpenter_simulated_aws.selection import (
@@ -190,7 +191,11 @@ class Fleets:
         if fault := self.refusals.strike(choice.pool):
             return 0, fault.error
         refusal = self._checks.refusal(choice.plan)
-        return (0, refusal) if refusal else self._launcher.capacity_left(choice.plan, wanted)
+        if refusal is None:
+            return self._launcher.capacity_left(choice.plan, wanted)
+        if NOT_IN_ZONE in refusal.message:  # a single launch has the code Unsupported
+            refusal = AwsError("InvalidFleetConfiguration", refusal.message)
+        return 0, refusal
 
     def _launch(
         self,

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from karpenter_simulated_aws.reservations import Reservations
     from karpenter_simulated_aws.type_catalogue import TypeCatalogue
 
-__all__ = ["InstancePlan", "InstancePlanChecks"]
+__all__ = ["NOT_IN_ZONE", "InstancePlan", "InstancePlanChecks"]
+
+NOT_IN_ZONE: Final = "is not supported in your requested Availability Zone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +117,8 @@ class InstancePlanChecks:
         if not self._catalogue.is_offered(plan.instance_type, subnet.zone):
             yield AwsError(
                 "Unsupported",
-                f"Your requested instance type ({plan.instance_type}) is not supported in your"
-                f" requested Availability Zone ({subnet.zone}).",
+                f"Your requested instance type ({plan.instance_type}) {NOT_IN_ZONE}"
+                f" ({subnet.zone}).",
             )
         usage = "spot" if plan.spot else plan.market or "on-demand"
         if usage in {"spot", "on-demand"} and usage not in type_info.usage_classes:

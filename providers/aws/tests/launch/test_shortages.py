@@ -107,6 +107,19 @@ def test_a_stock_out_of_one_override_is_about_its_type_and_zone_alone(code, name
     }
 
 
+def test_a_type_that_a_fleet_may_not_launch_in_a_zone_is_a_shortage_of_that_offering():
+    failure = TargetFailure(
+        code="InvalidFleetConfiguration",
+        message="Your requested instance type (m5.large) is not supported in your requested "
+        "Availability Zone (b).",
+        target=found("m5.large", "b"),
+    )
+
+    assert places(claim_error(failure)) == {("m5.large", "b")}
+    marks = shortages_of([failure], TARGETS, "spot")
+    assert [(m.instance_type, m.zone) for m in marks.offerings] == [("m5.large", "b")]
+
+
 def test_two_stock_outs_are_about_their_own_offerings():
     error = claim_error(
         TargetFailure(code=ICE, message="x", target=found("m5.large", "b")),

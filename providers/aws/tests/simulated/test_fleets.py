@@ -178,10 +178,12 @@ def test_mistakes_in_a_launch_are_errors_of_its_overrides(aws, launch, clients):
     }
 
 
-def test_a_type_that_a_zone_does_not_have_is_unsupported_there(aws, launch):
+def test_a_type_that_a_zone_does_not_have_is_no_configuration_of_a_fleet_there(aws, launch):
     aws.catalogue.withdraw("m5.large", A)
 
-    assert launch.fleet("m5.large", zones=[A]).errors == [("m5.large", A, "Unsupported")]
+    assert launch.fleet("m5.large", zones=[A]).errors == [
+        ("m5.large", A, "InvalidFleetConfiguration")
+    ]
 
 
 def test_a_launch_template_that_is_not_there_refuses_the_fleet(launch, code):
