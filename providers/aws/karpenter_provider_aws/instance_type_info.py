@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Accelerator",
     "InstanceTypeInfo",
+    "InterfacePlace",
     "NetworkCard",
     "NeuronDevice",
     "read_instance_type",
 ]
 
+EFA_KIND: Final = "efa"
+"""An interface with both addresses and an Elastic Fabric Adapter."""
 ARCHITECTURES: Final = {"x86_64": "amd64", "arm64": "arm64"}
 """EC2's word for an architecture to Kubernetes'; others (i386, those of Macs) run no kubelet."""
 
@@ -36,6 +39,23 @@ class NetworkCard:
     index: int
     max_interfaces: int
     baseline_gbps: float = 0.0
+    interface_types: tuple[str, ...] = ()
+    """`interface`, `efa`, `efa-only`; empty where EC2 does not say."""
+
+    @property
+    def efa_kind(self) -> str:
+        """The kind of its interface with an EFA; empty for a card that takes none."""
+        kinds = self.interface_types or (EFA_KIND,)
+        return next((kind for kind in (EFA_KIND, "efa-only") if kind in kinds), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterfacePlace:
+    """Place and kind of a network interface."""
+
+    card: int
+    device: int
+    kind: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +129,27 @@ class InstanceTypeInfo:
         card = self.network_card(self.default_network_card)
         return 0 if card is None else card.max_interfaces
 
+    @property
+    def efa_places(self) -> tuple[InterfacePlace, ...]:
+        """The interfaces of an instance with all its EFAs, the primary one first.
+
+        There is one on each card that has EFAs. The primary interface is device 0 of card 0, whether
+        that card has EFAs or not; further cards leave their device 0 to an interface without EFA, unless
+        they take one interface only.
+        """
+        missing = self.efa_max_interfaces or 0
+        places: list[InterfacePlace] = []
+        for card in sorted(self.network_cards, key=lambda card: card.index):
+            kind = card.efa_kind if missing else ""
+            if card.index == 0:
+                kind = kind if kind == EFA_KIND else "interface"
+            if not kind:
+                continue
+            device = 0 if card.index == 0 or card.max_interfaces == 1 else 1
+            places.append(InterfacePlace(card=card.index, device=device, kind=kind))
+            missing -= kind != "interface"
+        return tuple(places)
+
     def network_card(self, index: int) -> NetworkCard | None:
         """Return the card of that index, None when the type has no such card."""
         return next((card for card in self.network_cards if card.index == index), None)
@@ -159,6 +200,7 @@ def _network_card(card: NetworkCardInfoTypeDef) -> NetworkCard:
         index=card.get("NetworkCardIndex", 0),
         max_interfaces=card.get("MaximumNetworkInterfaces", 0),
         baseline_gbps=card.get("BaselineBandwidthInGbps", 0.0),
+        interface_types=tuple(sorted(card.get("InterfaceTypes", ()))),
     )
 
 

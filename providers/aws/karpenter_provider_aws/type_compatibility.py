@@ -71,6 +71,8 @@ def _interfaces_misfit(
             return f"it has no network card {interface.network_card_index}"
         if interface.device_index >= card.max_interfaces:
             return f"network card {card.index} has no device {interface.device_index}"
+        if card.interface_types and interface.interface_type not in card.interface_types:
+            return f"network card {card.index} takes no interface {interface.interface_type}"
     # A prefix takes the place of one address; the first place is the primary address's.
     if prefixes and prefixes + 1 > info.ipv4_per_interface:
         return f"an interface does not hold {prefixes} prefixes"

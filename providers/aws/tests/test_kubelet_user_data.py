@@ -69,7 +69,7 @@ def text_and_sizing(
         capacity_type="on-demand",
         tags={},
     )
-    [template] = templates_for(request, CLUSTER, lambda _: sizing)
+    [template] = templates_for(request, CLUSTER, lambda _: sizing, lambda _: ())
     return b64decode(template.data["UserData"]).decode(), sizing
 
 

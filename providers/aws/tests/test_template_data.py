@@ -44,6 +44,7 @@ from karpenter_provider_aws.launch.template_groups import (
     templates_for,
 )
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
+from providers.aws.tests.catalogue.recorded_region import info
 
 CLUSTER = ClusterDetails(
     name="test",
@@ -59,7 +60,13 @@ SMALL = instance_type("m5.large", pods="29")
 LARGE = instance_type("m5.xlarge", pods="58")
 ARM = instance_type("m6g.large", arch="arm64", pods="29")
 EFA = instance_type("p4d.24xlarge", pods="737", resources={"vpc.amazonaws.com/efa": "4"})
-PODS = {"m5.large": 29, "m5.xlarge": 58, "m6g.large": 29, "p4d.24xlarge": 737}
+PODS = {
+    "m5.large": 29,
+    "m5.xlarge": 58,
+    "m6g.large": 29,
+    "p4d.24xlarge": 737,
+    "p6-b300.48xlarge": 50,
+}
 
 
 def node_class(name="default", *, amis=None, **spec) -> EC2NodeClass:
@@ -109,7 +116,9 @@ def templates(
             owner.spec.tags, cluster=cluster.name, node_class=owner.name, node_pool="web"
         ),
     }
-    return templates_for(TemplateRequest(**(request | changes)), cluster, sizing)
+    return templates_for(
+        TemplateRequest(**(request | changes)), cluster, sizing, lambda name: info(name).efa_places
+    )
 
 
 def data(*types, **changes) -> dict[str, Any]:
@@ -625,6 +634,28 @@ def test_pods_with_efa_requests_get_every_efa_of_the_type():
     assert places == [(0, 0), (1, 1), (2, 1), (3, 1)]
     assert {item["InterfaceType"] for item in found} == {"efa"}
     assert all(item["Groups"] == ["sg-1", "sg-2"] for item in found)
+
+
+def test_efas_are_on_the_network_cards_that_have_them():
+    """Card 0 of p6-b300 has none, and has the primary interface all the same."""
+    b300 = instance_type("p6-b300.48xlarge", pods="50", resources={"vpc.amazonaws.com/efa": "16"})
+
+    found = data(b300, node_claim=claim(requests=["vpc.amazonaws.com/efa"]))["NetworkInterfaces"]
+
+    assert [item["InterfaceType"] for item in found] == ["interface", *["efa"] * 16]
+    places = [(item["NetworkCardIndex"], item["DeviceIndex"]) for item in found]
+    assert places == [(0, 0), *((card, 1) for card in range(1, 17))]
+
+
+def test_types_with_efas_in_other_places_have_other_templates():
+    hpc = instance_type("hpc6id.32xlarge", pods="51", resources={"vpc.amazonaws.com/efa": "2"})
+
+    def ten(_name: str) -> KubeletSizing:
+        return KubeletSizing(max_pods=10, pods=10, kube_reserved={}, system_reserved={})
+
+    found = templates(EFA, hpc, node_claim=claim(requests=["vpc.amazonaws.com/efa"]), sizing=ten)
+
+    assert [names(template) for template in found] == [["p4d.24xlarge"], ["hpc6id.32xlarge"]]
 
 
 def test_efas_are_not_attached_unasked():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         DescribedPlacementGroup,
         PlacementGroupReader,
     )
+    from karpenter_provider_aws.instance_type_info import InterfacePlace
     from karpenter_provider_aws.kubelet.sizing import KubeletSizing
     from karpenter_provider_aws.zonal_shift import ShiftedZones
 
@@ -58,6 +59,14 @@ class CurrentInstanceTypes:
     def sizing_of(self, node_class: EC2NodeClass) -> Callable[[str], KubeletSizing]:
         """Return a function from a type's name to the sizing of its kubelet."""
         return self._catalogue.sizing(node_class, self._situation(node_class))
+
+    def efa_places(self, instance_type: str) -> tuple[InterfacePlace, ...]:
+        """Return the interfaces of an instance with all EFAs of its type.
+
+        Raises:
+            CloudProviderError: the region does not sell the type.
+        """
+        return self._catalogue.info(instance_type).efa_places
 
     def node_pools(self, node_class: EC2NodeClass) -> tuple[NodePool, ...]:
         """Return the NodePools that are known to use a NodeClass, by name."""

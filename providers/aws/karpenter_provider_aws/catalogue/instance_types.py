@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.catalogue.offerings import OfferingResolver, PurchasableType
     from karpenter_provider_aws.catalogue.region_types import RegionTypes
     from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
+    from karpenter_provider_aws.instance_type_info import InstanceTypeInfo
     from karpenter_provider_aws.kubelet.sizing import Evaluate, KubeletSizing
     from karpenter_provider_aws.settings import AwsSettings
 
@@ -167,6 +168,18 @@ class InstanceTypeCatalogue:
         entry = self._entry(node_class, catalogue_inputs)
         return lambda name: self._resolved(entry, name).sizing
 
+    def info(self, instance_type: str) -> InstanceTypeInfo:
+        """Return EC2's facts of a type.
+
+        Raises:
+            CloudProviderError: the region does not sell it, or nothing is known of the region.
+        """
+        region, _ = self._source()
+        info = region.types.get(instance_type)
+        if info is None:
+            raise _not_sold(instance_type, self._region)
+        return info
+
     def learn_memory(
         self,
         node_class: EC2NodeClass,
@@ -193,9 +206,7 @@ class InstanceTypeCatalogue:
     def _resolved(self, entry: _CacheEntry, instance_type: str) -> ResolvedType:
         resolved = entry.resolved.get(instance_type)
         if resolved is None:
-            raise CloudProviderError(
-                f'instance type "{instance_type}" is not sold in region {self._region}'
-            )
+            raise _not_sold(instance_type, self._region)
         return resolved
 
     def _extended(
@@ -249,6 +260,10 @@ class InstanceTypeCatalogue:
             listed=listed,
         )
         return self._entries.put(key, entry, now=now)
+
+
+def _not_sold(instance_type: str, region: str) -> CloudProviderError:
+    return CloudProviderError(f'instance type "{instance_type}" is not sold in region {region}')
 
 
 def _list(entry: _CacheEntry, market: MarketState, shared: Hashable) -> dict[str, _ListedType]:

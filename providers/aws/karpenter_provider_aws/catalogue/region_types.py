@@ -41,7 +41,7 @@ __all__ = [
 REFRESH_PERIOD: Final = timedelta(hours=12)
 DISK_LIFE: Final = timedelta(days=30)
 """Largest age of a catalogue that a start uses instead of waiting for EC2."""
-_DISK_VERSION: Final = "1"
+_DISK_VERSION: Final = "2"
 _TYPES_PAGE: Final = 100
 _OFFERINGS_PAGE: Final = 1000
 

@@ -67,9 +67,7 @@ class TargetFailure:
     @property
     def is_shortage(self) -> bool:
         """Whether it is a lack of capacity rather than a mistake."""
-        return (
-            is_unfulfillable(self.code, self.message) or self.code == SERVICE_LINKED_ROLE_DENIED
-        )
+        return is_unfulfillable(self.code, self.message) or self.code == SERVICE_LINKED_ROLE_DENIED
 
     @property
     def is_throttled(self) -> bool:

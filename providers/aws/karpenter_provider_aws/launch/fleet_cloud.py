@@ -311,6 +311,7 @@ class FleetCloud:
             ),
             self._details(),
             self._types.sizing_of(plan.node_class),
+            self._types.efa_places,
         )
 
     def _batches(self, plan: LaunchPlan) -> list[list[LaunchRequest]]:

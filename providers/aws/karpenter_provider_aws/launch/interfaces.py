@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from types_boto3_ec2.type_defs import (
         ConnectionTrackingSpecificationRequestTypeDef,
         LaunchTemplateInstanceNetworkInterfaceSpecificationRequestTypeDef,
     )
 
     from karpenter_provider_aws.api.nodeclass import ConnectionTracking, EC2NodeClass
+    from karpenter_provider_aws.instance_type_info import InterfacePlace
 
     Interface = LaunchTemplateInstanceNetworkInterfaceSpecificationRequestTypeDef
 
@@ -24,11 +27,11 @@ _EFA_ONLY: Final = "efa-only"
 
 
 def network_interfaces(
-    node_class: EC2NodeClass, *, efa_count: int, is_ipv6: bool
+    node_class: EC2NodeClass, *, efa_places: Sequence[InterfacePlace], is_ipv6: bool
 ) -> list[Interface]:
-    """Return the interfaces of an instance: those of the spec; else one for each EFA; else one.
+    """Return the interfaces of an instance: those of the spec; else those with EFAs; else one.
 
-    `efa_count` is 0 unless pods ask for EFAs. `is_ipv6` says that pods have IPv6 addresses.
+    `efa_places` is empty unless pods ask for EFAs. `is_ipv6` says that pods have IPv6 addresses.
     """
     configured = node_class.spec.network_interfaces
     if configured:
@@ -42,17 +45,16 @@ def network_interfaces(
             )
             for item in configured
         ]
-    if efa_count:
-        # Device 0 of the first card alone is the primary interface; other cards begin at 1.
+    if efa_places:
         return [
             _interface(
                 node_class,
-                device_index=min(index, 1),
-                card_index=index,
-                interface_type="efa",
+                device_index=place.device,
+                card_index=place.card,
+                interface_type=place.kind,
                 is_ipv6=is_ipv6,
             )
-            for index in range(efa_count)
+            for place in efa_places
         ]
     return [_interface(node_class, device_index=0, is_ipv6=is_ipv6)]
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
 
     from karpenter_provider_aws.api.nodeclass import BlockDevice, EC2NodeClass
+    from karpenter_provider_aws.instance_type_info import InterfacePlace
 
 __all__ = [
     "CAPACITY_BLOCK",
@@ -88,7 +89,8 @@ class TemplateContent:
     tenancy: str
     region: str
     is_ipv6: bool
-    efa_count: int
+    efa_places: tuple[InterfacePlace, ...]
+    """The interfaces of an instance with EFAs; empty for one without."""
     has_enclaves: bool
     uses_reservations: bool
     """The feature gate ReservedCapacity: open reservations are used by reserved launches alone."""
@@ -116,7 +118,7 @@ def template_data(content: TemplateContent) -> RequestLaunchTemplateDataTypeDef:
         "Monitoring": {"Enabled": bool(spec.detailed_monitoring)},
         "MetadataOptions": _metadata_options(content),
         "NetworkInterfaces": network_interfaces(
-            content.node_class, efa_count=content.efa_count, is_ipv6=content.is_ipv6
+            content.node_class, efa_places=content.efa_places, is_ipv6=content.is_ipv6
         ),
         "Placement": _placement(content),
         "EnclaveOptions": {"Enabled": content.has_enclaves},

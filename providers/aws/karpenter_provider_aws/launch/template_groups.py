@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+    from karpenter_provider_aws.instance_type_info import InterfacePlace
     from karpenter_provider_aws.kubelet.sizing import KubeletSizing
 
 __all__ = [
@@ -124,7 +125,7 @@ class _TemplateGroup:
     """The properties that all types of one template share."""
 
     image_id: str
-    efa_count: int
+    efa_places: tuple[InterfacePlace, ...]
     max_pods: int
     kube_reserved: tuple[tuple[str, str], ...]
     system_reserved: tuple[tuple[str, str], ...]
@@ -135,11 +136,12 @@ def templates_for(
     request: TemplateRequest,
     cluster: ClusterDetails,
     sizing_of: Callable[[str], KubeletSizing],
+    efa_places_of: Callable[[str], tuple[InterfacePlace, ...]],
 ) -> tuple[LaunchTemplate, ...]:
     """Return the templates that the launch needs, in the order of its cheapest types.
 
     Each type boots the first image in status order that is for it; a type without an image is left
-    out, and so is, at a reserved launch, one without a reservation to be had. `numbers_of` gives what the catalogue has promised of a type, by its name.
+    out, and so is, at a reserved launch, one without a reservation to be had. `sizing_of` and `efa_places_of` give what the catalogue has promised of a type, by its name.
 
     Raises:
         NodeClassNotReadyError: the status lacks what a template must have.
@@ -157,7 +159,7 @@ def templates_for(
         if image is None:
             continue
         for reservation in _reservations(instance_type, request):
-            group = _group(instance_type, image.id, reservation, request, sizing_of)
+            group = _group(instance_type, image.id, reservation, request, sizing_of, efa_places_of)
             groups.setdefault(group, []).append(instance_type)
     return tuple(
         _template(group, tuple(types), request, cluster) for group, types in groups.items()
@@ -216,6 +218,7 @@ def _group(
     reservation: TemplateReservation | None,
     request: TemplateRequest,
     sizing_of: Callable[[str], KubeletSizing],
+    efa_places_of: Callable[[str], tuple[InterfacePlace, ...]],
 ) -> _TemplateGroup:
     # Settings that reach no kubelet make no difference: one template serves all types then.
     ignores_kubelet = TRAITS[request.node_class.ami_family].ignores_kubelet
@@ -224,8 +227,10 @@ def _group(
     has_own_interfaces = bool(request.node_class.spec.network_interfaces)
     return _TemplateGroup(
         image_id=image_id,
-        efa_count=(
-            instance_type.capacity.get(EFA, 0) if wants_efa and not has_own_interfaces else 0
+        efa_places=(
+            efa_places_of(instance_type.name)
+            if wants_efa and not has_own_interfaces and instance_type.capacity.get(EFA, 0)
+            else ()
         ),
         max_pods=0 if sizing is None else sizing.max_pods,
         kube_reserved=() if sizing is None else tuple(sorted(sizing.kube_reserved.items())),
@@ -252,7 +257,7 @@ def _template(
         tenancy=request.tenancy,
         region=cluster.region,
         is_ipv6=cluster.is_ipv6,
-        efa_count=group.efa_count,
+        efa_places=group.efa_places,
         has_enclaves=(
             NITRO_SANDBOX_RESOURCE in request.node_claim.spec.resources.requests
             or (enclaves is not None and enclaves.enabled)

@@ -142,7 +142,12 @@ class LaunchTrial:
             tenancy=trial_tenancy(pools),
             placement_group_id=group.id if group else "",
         )
-        (template,) = templates_for(request, cluster, self._catalogue.sizing_of(node_class))
+        (template,) = templates_for(
+            request,
+            cluster,
+            self._catalogue.sizing_of(node_class),
+            lambda _: (),  # the claim asks for no EFA
+        )
         return template
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from karpenter_simulated_aws.placement import PlacementGroups
     from karpenter_simulated_aws.profiles import SimulatedProfiles
     from karpenter_simulated_aws.reservations import Reservations
-    from karpenter_simulated_aws.type_catalogue import TypeCatalogue
+    from karpenter_simulated_aws.type_catalogue import TypeCatalogue, TypeInfo
 
 __all__ = ["NOT_IN_ZONE", "InstancePlan", "InstancePlanChecks"]
 
@@ -126,6 +126,7 @@ class InstancePlanChecks:
                 "Unsupported", f"The instance type '{plan.instance_type}' is not sold as {usage}."
             )
         yield from launch_mistakes(plan.data)
+        yield from _wrong_cards(plan, type_info)
         yield from self._wrong_image(plan.image_id, type_info.architectures)
         yield from self._wrong_groups(plan, subnet)
         yield from self._wrong_profile(plan)
@@ -190,3 +191,22 @@ class InstancePlanChecks:
                 "InvalidCapacityReservationId.NotFound",
                 f"The capacity reservation with ID '{target}' does not exist",
             )
+
+
+def _wrong_cards(plan: InstancePlan, type_info: TypeInfo) -> Iterator[AwsError]:
+    for interface in plan.data.get("NetworkInterfaces", ()):
+        index, device = interface.get("NetworkCardIndex", 0), interface.get("DeviceIndex", 0)
+        kind = interface.get("InterfaceType", "interface")
+        card = type_info.network_cards.get(index)
+        if card is None:
+            said = f"The instance type {type_info.name} has no network card with index {index}."
+        elif device >= card.max_interfaces:
+            said = (
+                f"The specified number '{device}' for the device index exceeds the maximum number of network"
+                f" interfaces supported by the network card at network card index {index}."
+            )
+        elif card.interface_types and kind not in card.interface_types:
+            said = f"Network card {index} does not support interfaces of the type '{kind}'."
+        else:
+            continue
+        yield AwsError("InvalidParameterValue", said)

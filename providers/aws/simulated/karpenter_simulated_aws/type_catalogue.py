@@ -30,6 +30,14 @@ _SMALLEST_PAGE: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedNetworkCard:
+    """Interfaces that one network card takes."""
+
+    max_interfaces: int
+    interface_types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TypeInfo:
     """Facts of a type that launches and boots need."""
 
@@ -44,6 +52,7 @@ class TypeInfo:
     gpu_manufacturer: str
     neuron_devices: int
     efa_interfaces: int
+    network_cards: Mapping[int, SimulatedNetworkCard]
     storage_gb: int
     bare_metal: bool
     usage_classes: tuple[str, ...]
@@ -252,6 +261,13 @@ def _facts(instance_type: str) -> TypeInfo | None:
             device.get("Count", 0) for device in info.get("NeuronInfo", {}).get("NeuronDevices", [])
         ),
         efa_interfaces=network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        network_cards={
+            card.get("NetworkCardIndex", 0): SimulatedNetworkCard(
+                max_interfaces=card.get("MaximumNetworkInterfaces", 0),
+                interface_types=tuple(card.get("InterfaceTypes", ())),
+            )
+            for card in cards
+        },
         storage_gb=info.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0),
         bare_metal=info.get("BareMetal", False),
         usage_classes=tuple(info.get("SupportedUsageClasses", ())),

@@ -62,6 +62,12 @@ def reserved(it: InstanceType) -> Any:
         ("m5.large", {"networkInterfaces": [PRIMARY, interface(1, 0)]}, "AL2023", None),
         ("m5.large", {"networkInterfaces": [PRIMARY, interface(0, 3)]}, "AL2023", None),
         ("m5.large", {"networkInterfaces": [PRIMARY, interface(0, 1, "efa-only")]}, "AL2", None),
+        (
+            "p6-b300.48xlarge",
+            {"networkInterfaces": [PRIMARY, interface(0, 1, "efa-only")]},
+            "AL2023",
+            None,
+        ),
         ("m5.large", {"networkInterfaces": [PRIMARY], "ipPrefixCount": 10}, "AL2", None),
         (
             "t3.large",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Event
@@ -18,8 +19,18 @@ from karpenter_provider_aws.catalogue.region_types import (
     RegionTypes,
     fetch_region_types,
 )
-from karpenter_provider_aws.instance_type_info import InstanceTypeInfo, read_instance_type
-from providers.aws.tests.catalogue.recorded_region import NOW, raw_types, region, small_region
+from karpenter_provider_aws.instance_type_info import (
+    InstanceTypeInfo,
+    NetworkCard,
+    read_instance_type,
+)
+from providers.aws.tests.catalogue.recorded_region import (
+    NOW,
+    info,
+    raw_types,
+    region,
+    small_region,
+)
 from providers.aws.tests.stubbed_clients import StubbedClients
 
 TYPES = "describe_instance_types"
@@ -278,3 +289,51 @@ def test_an_item_that_says_little_is_read():
     assert read_instance_type({"InstanceType": "x.large"}) == InstanceTypeInfo(
         name="x.large", architectures=(), vcpus=0, memory_mib=0, has_processor_info=False
     )
+
+
+# -- places of EFAs ----------------------------------------------------------------------------------
+
+
+def _places(name):
+    return [(each.card, each.device, each.kind) for each in info(name).efa_places]
+
+
+def test_efas_are_the_first_device_of_the_first_card_and_the_second_of_others():
+    assert _places("p4d.24xlarge") == [(0, 0, "efa"), (1, 1, "efa"), (2, 1, "efa"), (3, 1, "efa")]
+
+
+def test_a_card_for_one_interface_has_its_efa_as_the_first_device():
+    assert _places("hpc6id.32xlarge") == [(0, 0, "efa"), (1, 0, "efa")]
+
+
+def test_a_first_card_without_efa_has_the_primary_interface():
+    places = _places("p6-b300.48xlarge")
+
+    assert places[0] == (0, 0, "interface")
+    assert places[1:] == [(card, 1, "efa") for card in range(1, 17)]
+
+
+def test_a_card_that_only_takes_interfaces_without_addresses_has_one_of_them():
+    """EC2 describes the odd cards of p6e-gb200 so."""
+    cards = (
+        NetworkCard(index=0, max_interfaces=2, interface_types=("interface", "efa", "efa-only")),
+        NetworkCard(index=1, max_interfaces=1, interface_types=("efa-only",)),
+        NetworkCard(index=2, max_interfaces=2, interface_types=("interface", "efa", "efa-only")),
+    )
+    gb200 = replace(info("p4d.24xlarge"), network_cards=cards, efa_max_interfaces=3)
+
+    assert [(each.card, each.device, each.kind) for each in gb200.efa_places] == [
+        (0, 0, "efa"),
+        (1, 0, "efa-only"),
+        (2, 1, "efa"),
+    ]
+
+
+def test_no_more_efas_are_attached_than_the_type_takes():
+    assert _places("i7ie.48xlarge") == [(0, 0, "efa")]
+
+
+def test_every_type_has_a_place_for_each_of_its_efas():
+    for name, it in region().types.items():
+        efas = [each for each in it.efa_places if each.kind != "interface"]
+        assert len(efas) == (it.efa_max_interfaces or 0), name

@@ -192,6 +192,34 @@ def test_a_launch_template_that_is_not_there_refuses_the_fleet(launch, code):
     assert refused == "InvalidLaunchTemplateName.NotFoundException"
 
 
+@pytest.mark.parametrize(
+    "interface",
+    [
+        {"DeviceIndex": 7, "NetworkCardIndex": 1},
+        {"DeviceIndex": 0, "NetworkCardIndex": 2},
+    ],
+)
+def test_an_interface_that_a_network_card_does_not_take_refuses_the_launch(launch, interface):
+    """The second and last card of i7ie.48xlarge takes seven interfaces."""
+    primary = {"DeviceIndex": 0, "NetworkCardIndex": 0}
+    launch.template("cards", NetworkInterfaces=[primary, interface])
+
+    [(_, _, code)] = launch.fleet("i7ie.48xlarge", zones=[A], template="cards").errors
+
+    assert code == "InvalidParameterValue"
+
+
+def test_a_network_card_without_efa_refuses_an_interface_with_one(launch):
+    launch.template(
+        "efa",
+        NetworkInterfaces=[{"DeviceIndex": 0, "NetworkCardIndex": 0, "InterfaceType": "efa"}],
+    )
+
+    [(_, _, code)] = launch.fleet("p6-b300.48xlarge", zones=[A], template="efa").errors
+
+    assert code == "InvalidParameterValue"
+
+
 def test_a_dry_run_launches_nothing(aws, launch, code):
     launch.template()
 
@@ -244,7 +272,7 @@ def test_an_instance_is_as_its_launch_template_says(aws, launch):
         BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 30}}],
     )
     before = aws.instances.used_addresses().get(aws.world.subnets[A], 0)
-    fleet = launch.fleet("m5.large", zones=[A], template="whole")
+    fleet = launch.fleet("p4d.24xlarge", zones=[A], template="whole")
     instance = launch.described(*fleet.ids)[0]
 
     assert instance["IamInstanceProfile"]["Arn"].endswith("/karpenter/us-east-1/test/nodes")
