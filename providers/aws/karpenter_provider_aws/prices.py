@@ -55,7 +55,9 @@ _PRODUCTS: Final = (
 
 def currency_of(region: str) -> str:
     """Return the currency in which a region is billed."""
-    return "CNY" if region.startswith("cn-") else DEFAULT_CURRENCY
+    if region.startswith("cn-"):
+        return "CNY"
+    return "EUR" if region.startswith("eusc-") else DEFAULT_CURRENCY  # the European Sovereign Cloud
 
 
 def read_products(items: Iterable[str], *, currency: str) -> dict[str, float]:

@@ -49,6 +49,18 @@ if TYPE_CHECKING:
 __all__ = ["ClientLimits", "CloudClients", "SharedClients", "pricing_region"]
 
 
+_PRICING_REGIONS: Final = {
+    "ap-": "ap-south-1",
+    "cn-": "cn-northwest-1",
+    "eusc-": "eusc-de-east-1",
+    "eu-isoe-": "eu-isoe-west-1",
+    "eu-": "eu-central-1",
+    "us-iso-": "us-iso-east-1",
+    "us-isob-": "us-isob-east-1",
+    "us-isof-": "us-isof-south-1",
+}
+"""By the beginning of a region's name, first match wins (botocore's endpoints of the price list); another
+partition would not know the credentials. The rest is served by us-east-1."""
 _RENEWAL_SECONDS: Final = 60
 """The shortest time between two renewals of all clients, each of which takes up to a second of CPU."""
 
@@ -288,10 +300,5 @@ def _loader(*, every_operation: bool) -> Loader:
 
 def pricing_region(region: str) -> str:
     """Return the region whose endpoint serves the prices of `region`."""
-    if region.startswith("ap-"):
-        return "ap-south-1"
-    if region.startswith("cn-"):
-        return "cn-northwest-1"
-    if region.startswith("eu-"):
-        return "eu-central-1"
-    return "us-east-1"
+    served = (endpoint for begin, endpoint in _PRICING_REGIONS.items() if region.startswith(begin))
+    return next(served, "us-east-1")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError
@@ -201,11 +202,27 @@ def test_an_unreachable_price_list_is_not_requested(region: str, isolated: bool)
         ("eu-west-1", "eu-central-1"),
         ("sa-east-1", "us-east-1"),
         ("cn-north-1", "cn-northwest-1"),
+        ("eusc-de-east-1", "eusc-de-east-1"),
+        ("us-iso-west-1", "us-iso-east-1"),
+        ("us-isob-west-1", "us-isob-east-1"),
+        ("us-isof-east-1", "us-isof-south-1"),
+        ("eu-isoe-west-1", "eu-isoe-west-1"),
     ],
 )
 def test_prices_are_read_from_the_region_that_serves_them(region: str, endpoint: str):
     """Case 76."""
     assert pricing_region(region) == endpoint
+
+
+def test_the_region_of_the_price_list_is_one_of_the_partition_that_serves_it():
+    """Credentials of one partition are unknown in every other one."""
+    session = botocore.session.get_session()
+    for partition in session.get_available_partitions():
+        endpoints = session.get_available_regions("pricing", partition)
+        if not endpoints:  # GovCloud has none
+            continue
+        for region in session.get_available_regions("ec2", partition):
+            assert pricing_region(region) in endpoints, region
 
 
 @pytest.mark.parametrize(
@@ -216,6 +233,7 @@ def test_prices_are_read_from_the_region_that_serves_them(region: str, endpoint:
         ("us-gov-east-1", Price(0.102)),
         ("us-gov-new-1", Price(0.102)),
         ("cn-northwest-1", Price(0.739, "CNY")),
+        ("eusc-de-east-1", Price(0.085, "EUR")),
     ],
 )
 def test_every_region_has_shipped_prices_in_its_currency(region: str, expected: Price):
