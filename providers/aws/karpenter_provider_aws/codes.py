@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DRY_RUN_SUCCEEDED",
-    "INSUFFICIENT_ADDRESSES",
     "RESERVATION_EXCEEDED",
     "SERVICE_LINKED_ROLE_DENIED",
     "ApiFailure",
@@ -37,6 +36,7 @@ __all__ = [
     "is_instance_profile_missing",
     "is_launch_template_missing",
     "is_not_found",
+    "is_out_of_addresses",
     "is_permission_missing",
     "is_server_fault",
     "is_spread_limit",
@@ -51,7 +51,10 @@ __all__ = [
 ]
 
 DRY_RUN_SUCCEEDED: Final = "DryRunOperation"
-INSUFFICIENT_ADDRESSES: Final = "InsufficientFreeAddressesInSubnet"
+_INSUFFICIENT_ADDRESSES: Final = "InsufficientFreeAddressesInSubnet"
+_INSUFFICIENT_PREFIXES: Final = "InsufficientCidrBlocks"
+_NO_ADDRESS_OR_PREFIX: Final = "sufficient free Ipv4 addresses or prefixes"
+"""The text with which a new interface finds no prefix in its subnet; its code is that of any bad parameter."""
 RESERVATION_EXCEEDED: Final = "ReservationCapacityExceeded"
 SERVICE_LINKED_ROLE_DENIED: Final = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 
@@ -63,7 +66,8 @@ _UNFULFILLABLE: Final = frozenset(
         "VcpuLimitExceeded",
         "UnfulfillableCapacity",
         "Unsupported",
-        INSUFFICIENT_ADDRESSES,
+        _INSUFFICIENT_ADDRESSES,
+        _INSUFFICIENT_PREFIXES,
         "MaxFleetCountExceeded",
         RESERVATION_EXCEEDED,
     }
@@ -172,7 +176,18 @@ def is_dry_run_success(code: str) -> bool:
 
 def is_unfulfillable(code: str, message: str) -> bool:
     """Whether there is no capacity now, be it stock, a quota or addresses."""
-    return code in _UNFULFILLABLE or (code == _INVALID_FLEET and _NOT_SOLD_IN_ZONE in message)
+    return (
+        code in _UNFULFILLABLE
+        or (code == _INVALID_FLEET and _NOT_SOLD_IN_ZONE in message)
+        or is_out_of_addresses(code, message)
+    )
+
+
+def is_out_of_addresses(code: str, message: str) -> bool:
+    """Whether a subnet has too few free addresses, or none that are next to each other for a prefix."""
+    return code in {_INSUFFICIENT_ADDRESSES, _INSUFFICIENT_PREFIXES} or (
+        code == "InvalidParameterValue" and _NO_ADDRESS_OR_PREFIX in message
+    )
 
 
 def is_throttled(code: str) -> bool:
@@ -250,15 +265,15 @@ def is_spread_limit(message: str) -> bool:
     return "limit of instances in this spread placement group" in message
 
 
-def exhausted_scope(code: str) -> ExhaustedScope:
+def exhausted_scope(code: str, message: str) -> ExhaustedScope:
     """Return how far a shortage with this code reaches."""
+    if is_out_of_addresses(code, message):
+        return ExhaustedScope.NODE_CLASS
     match code:
         case "MaxFleetCountExceeded":
             return ExhaustedScope.REGION
         case "VcpuLimitExceeded" | "MaxSpotInstanceCountExceeded":
             return ExhaustedScope.FAMILY_QUOTA
-        case "InsufficientFreeAddressesInSubnet":
-            return ExhaustedScope.NODE_CLASS
         case _:
             return ExhaustedScope.OFFERING
 
@@ -268,6 +283,12 @@ def launch_failure(code: str, message: str) -> LaunchFailure:
 
     Shortages come last: a launch with none but shortages is not a failure but a lack of capacity.
     """
+    if is_out_of_addresses(code, message):
+        text = "the subnet has too few free addresses"
+        return LaunchFailure(
+            reason="InsufficientFreeAddressesInSubnet",
+            message=f"{text}: {error_text(code, message)}",
+        )
     for codes, fragment, reason, text in _LAUNCH_FAILURES:
         if (not codes or any(code == c or code.startswith(f"{c}.") for c in codes)) and (
             fragment in message
@@ -365,12 +386,6 @@ _LAUNCH_FAILURES: Final[tuple[tuple[tuple[str, ...], str, str, str], ...]] = (
         "the quota of spot instances is used up",
     ),
     (("VcpuLimitExceeded",), "", "VCPULimitExceeded", "the quota of vCPUs is used up"),
-    (
-        (INSUFFICIENT_ADDRESSES,),
-        "",
-        "InsufficientFreeAddressesInSubnet",
-        "the subnet has too few free addresses",
-    ),
 )
 
 

@@ -105,13 +105,30 @@ def test_throttling_and_a_denied_service_linked_role_are_not_shortages():
 
 
 def test_quotas_reach_further_than_one_offering():
-    assert codes.exhausted_scope("VcpuLimitExceeded") is ExhaustedScope.FAMILY_QUOTA
-    assert codes.exhausted_scope("MaxSpotInstanceCountExceeded") is ExhaustedScope.FAMILY_QUOTA
-    assert codes.exhausted_scope("InsufficientInstanceCapacity") is ExhaustedScope.OFFERING
+    assert codes.exhausted_scope("VcpuLimitExceeded", "") is ExhaustedScope.FAMILY_QUOTA
+    assert codes.exhausted_scope("MaxSpotInstanceCountExceeded", "") is ExhaustedScope.FAMILY_QUOTA
+    assert codes.exhausted_scope("InsufficientInstanceCapacity", "") is ExhaustedScope.OFFERING
 
 
-def test_a_full_subnet_is_a_shortage_of_its_node_class():
-    assert codes.exhausted_scope(codes.INSUFFICIENT_ADDRESSES) is ExhaustedScope.NODE_CLASS
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("InsufficientFreeAddressesInSubnet", ""),
+        ("InsufficientCidrBlocks", ""),
+        ("InvalidParameterValue", "There aren't sufficient free Ipv4 addresses or prefixes"),
+    ],
+)
+def test_a_full_subnet_is_a_shortage_of_its_node_class(code, message):
+    """With prefixes EC2 has other codes for it (its guide, amazon-vpc-cni-k8s 1836 and 3105)."""
+    assert codes.is_unfulfillable(code, message)
+    assert codes.is_out_of_addresses(code, message)
+    assert codes.exhausted_scope(code, message) is ExhaustedScope.NODE_CLASS
+    assert codes.launch_failure(code, message).reason == "InsufficientFreeAddressesInSubnet"
+
+
+def test_any_other_invalid_parameter_is_no_full_subnet():
+    assert not codes.is_out_of_addresses("InvalidParameterValue", "Invalid value for InstanceType.")
+    assert not codes.is_out_of_addresses("InsufficientInstanceCapacity", "")
 
 
 def test_a_missing_queue_is_not_found_under_both_of_its_codes():

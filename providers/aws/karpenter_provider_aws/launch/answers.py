@@ -21,10 +21,10 @@ from karpenter_core.provider.kit.launch_candidates import offering_key
 from karpenter_core.provider.kit.shortages import Shortage, quota_groups
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_aws.codes import (
-    INSUFFICIENT_ADDRESSES,
     SERVICE_LINKED_ROLE_DENIED,
     error_text,
     exhausted_scope,
+    is_out_of_addresses,
     is_spread_limit,
     is_throttled,
     is_unfulfillable,
@@ -77,7 +77,12 @@ class TargetFailure:
     @property
     def scope(self) -> ExhaustedScope:
         """Scope of a lack of capacity."""
-        return exhausted_scope(self.code)
+        return exhausted_scope(self.code, self.message)
+
+    @property
+    def is_out_of_addresses(self) -> bool:
+        """Whether the subnet of its target is full."""
+        return is_out_of_addresses(self.code, self.message)
 
     @property
     def reason(self) -> str:
@@ -168,7 +173,7 @@ def shortages_of(
             or not is_unfulfillable(failure.code, failure.message)
         ):
             continue
-        elif failure.code == INSUFFICIENT_ADDRESSES:
+        elif failure.is_out_of_addresses:
             # Other subnets of the zone may do; the mark of the subnet says how far it reaches.
             subnets.add(target.subnet.id)
         elif placement_group and is_spread_limit(failure.message):
@@ -264,7 +269,7 @@ def _reaches(failure: TargetFailure, target: LaunchTarget) -> bool:
     failed_target = failure.target
     if failed_target is None:
         return True
-    if failure.code == INSUFFICIENT_ADDRESSES:
+    if failure.is_out_of_addresses:
         return failed_target.subnet.id == target.subnet.id
     if is_spread_limit(failure.message):
         return failed_target.offering.zone == target.offering.zone

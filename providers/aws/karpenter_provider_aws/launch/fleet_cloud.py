@@ -35,7 +35,6 @@ from karpenter_core.provider.kit.launch.cloud import (
 from karpenter_core.provider.kit.launch.existing_instances import as_outcome
 from karpenter_core.provider.kit.launch.groups import claim_ref
 from karpenter_provider_aws.codes import (
-    INSUFFICIENT_ADDRESSES,
     SERVICE_LINKED_ROLE_DENIED,
     is_launch_template_missing,
     is_token_used,
@@ -160,7 +159,7 @@ class FleetJob:
         zones = {
             failure.target.subnet.zone
             for failure in answer.failures
-            if failure.code == INSUFFICIENT_ADDRESSES and failure.target is not None
+            if failure.is_out_of_addresses and failure.target is not None
         }
         return self._calls.has_open_subnet(self._plan.node_class, zones)
 

@@ -221,6 +221,24 @@ def test_a_full_subnet_is_replaced_by_its_sibling(aws, clients, process):
     assert overrides(aws)[0]["SubnetId"] == sibling
 
 
+def test_a_subnet_without_a_free_prefix_is_replaced_by_its_sibling(aws, clients, process):
+    """Free addresses are of no use to `ipPrefixCount` when none are sixteen in a row."""
+    sibling = clients.ec2.create_subnet(
+        VpcId=aws.world.vpc_id, CidrBlock="10.0.240.0/24", AvailabilityZone="us-east-1a"
+    )["Subnet"]["SubnetId"]
+    first = aws.world.subnets["us-east-1a"]
+    found = [{"id": i, "zone": "us-east-1a", "zoneID": "use1-az1"} for i in (first, sibling)]
+    aws.fail_pools(code="InsufficientCidrBlocks", times=1)
+
+    outcome = process.launch_one(
+        claim_of("prefix", ON_DEMAND, M5), node_class_of(aws, clients, subnets=found)
+    )
+
+    assert isinstance(outcome, LaunchedInstance)
+    assert marks(process).subnets == {first}
+    assert overrides(aws)[0]["SubnetId"] == sibling
+
+
 def test_a_template_that_is_gone_is_made_again(aws, process, node_class):
     """Case 92."""
     aws.fail("CreateFleet", code="InvalidLaunchTemplateName.NotFoundException", times=1)
