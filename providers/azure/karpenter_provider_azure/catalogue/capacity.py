@@ -130,13 +130,15 @@ _GUEST_STATE_GIB: Final = 1
 
 
 def os_disk_of(size: VmSize, node_class: AKSNodeClass) -> OsDisk:
-    """Return the OS disk of a node: ephemeral if the size has room for it, else managed.
+    """Return the OS disk of a node: on the first local disk with room for it, else managed.
 
     Azure refuses a virtual machine whose ephemeral disk does not fit.
     """
     size_gib = node_class.spec.os_disk_size_gb
-    room = size.ephemeral_os_disk_bytes // GIB
-    if node_class.spec.uses_trusted_launch:
-        room -= _GUEST_STATE_GIB
-    fits = bool(size.ephemeral_placement) and size_gib <= min(room, _LARGEST_EPHEMERAL_GIB)
-    return OsDisk(size_gib, size.ephemeral_placement if fits else "")
+    kept_gib = _GUEST_STATE_GIB if node_class.spec.uses_trusted_launch else 0
+    placements = (
+        disk.placement
+        for disk in size.ephemeral_os_disks
+        if size_gib <= min(disk.size_bytes // GIB - kept_gib, _LARGEST_EPHEMERAL_GIB)
+    )
+    return OsDisk(size_gib, next(placements, ""))

@@ -74,7 +74,7 @@ DISK_LIFE: Final = timedelta(days=7)
 """Maximum age of stored sizes that are better than waiting: restrictions change."""
 
 _SPREAD: Final = 0.1
-_DISK_VERSION: Final = "2"
+_DISK_VERSION: Final = "3"
 
 _log: Final[FilteringBoundLogger] = structlog.get_logger(__name__)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonMapping
 
-__all__ = ["ParsedSkus", "VmSize", "parse_skus"]
+__all__ = ["LocalDisk", "ParsedSkus", "VmSize", "parse_skus"]
 
 ARCHITECTURES: Final = {"x64": "amd64", "arm64": "arm64"}
 """`CpuArchitectureType` in lower case to the architecture of Kubernetes."""
@@ -33,6 +33,14 @@ _GB: Final = 10**9
 
 _Capabilities: TypeAlias = "Mapping[str, str]"
 """Values by name in lower case."""
+
+
+class LocalDisk(NamedTuple):
+    """A disk of the host that an ephemeral OS disk may be on."""
+
+    placement: str
+    """`NvmeDisk`, `CacheDisk` or `ResourceDisk`."""
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +73,8 @@ class VmSize:
     """Whether generation 2 is supported and trusted launch is not disabled."""
     low_priority_capable: bool
     """Whether the size is sold as spot."""
-    ephemeral_os_disk_bytes: int
-    """Local storage for an ephemeral OS disk; 0 when the size has none."""
-    ephemeral_placement: str
-    """`NvmeDisk`, `CacheDisk` or `ResourceDisk`; empty when the size has no ephemeral OS disk."""
+    ephemeral_os_disks: tuple[LocalDisk, ...]
+    """Disks that an ephemeral OS disk may be on, the best first."""
 
     @property
     def memory_mib(self) -> int:
@@ -77,8 +83,8 @@ class VmSize:
 
     @property
     def max_ephemeral_os_disk_gb(self) -> int:
-        """Local storage for an ephemeral OS disk in decimal GB, as in the label of VM sizes."""
-        return self.ephemeral_os_disk_bytes // _GB
+        """The largest disk for an ephemeral OS disk in decimal GB, as in the label of VM sizes."""
+        return max((disk.size_bytes for disk in self.ephemeral_os_disks), default=0) // _GB
 
     @property
     def quota_group(self) -> str:
@@ -127,7 +133,6 @@ def _read_size(name: str, item: JsonMapping, info: JsonMapping, location: str) -
     if architecture.lower() not in ARCHITECTURES:
         raise _unreadable(name, "CpuArchitectureType", architecture)
     zones = _zones(item, info, location)
-    disk_bytes, placement = _ephemeral_disk(name, capabilities)
     return VmSize(
         name=name,
         family=sys.intern(str(item.get("family") or "")),
@@ -146,30 +151,29 @@ def _read_size(name: str, item: JsonMapping, info: JsonMapping, location: str) -
         trusted_launch="2" in hyperv_generations
         and not _is_true(capabilities, "TrustedLaunchDisabled"),
         low_priority_capable=_is_true(capabilities, "LowPriorityCapable"),
-        ephemeral_os_disk_bytes=disk_bytes,
-        ephemeral_placement=placement,
+        ephemeral_os_disks=_ephemeral_disks(name, capabilities),
     )
 
 
-def _ephemeral_disk(name: str, capabilities: _Capabilities) -> tuple[int, str]:
-    """Return bytes and placement of the local storage for an ephemeral OS disk.
+def _ephemeral_disks(name: str, capabilities: _Capabilities) -> tuple[LocalDisk, ...]:
+    """Return the disks for an ephemeral OS disk in the order of AKS: NVMe, cache, temporary disk.
 
-    The first of NVMe, cache and temporary disk decides, also when a later one is larger.
+    Azure takes no other placements than those that it lists; of sizes without a list it takes cache and
+    temporary disk.
     """
     if not _is_true(capabilities, "EphemeralOSDiskSupported"):
-        return 0, ""
-    nvme_mib = _whole(name, capabilities, "NvmeDiskSizeInMiB")
-    cache_bytes = _whole(name, capabilities, "CachedDiskBytes")
-    # Azure's name says MB; the unit is MiB.
-    resource_mib = _whole(name, capabilities, "MaxResourceVolumeMB")
-    placements = capabilities.get("supportedephemeralosdiskplacements", "").lower()
-    if nvme_mib > 0 and NVME_DISK.lower() in placements:
-        return nvme_mib * _MIB, NVME_DISK
-    if cache_bytes > 0:
-        return cache_bytes, CACHE_DISK
-    if resource_mib > 0:
-        return resource_mib * _MIB, RESOURCE_DISK
-    return 0, ""
+        return ()
+    listed = capabilities.get("supportedephemeralosdiskplacements", "").lower()
+    placements = listed or f"{CACHE_DISK},{RESOURCE_DISK}".lower()
+    disks = (
+        LocalDisk(NVME_DISK, _whole(name, capabilities, "NvmeDiskSizeInMiB") * _MIB),
+        LocalDisk(CACHE_DISK, _whole(name, capabilities, "CachedDiskBytes")),
+        # Azure's name says MB; the unit is MiB.
+        LocalDisk(RESOURCE_DISK, _whole(name, capabilities, "MaxResourceVolumeMB") * _MIB),
+    )
+    return tuple(
+        disk for disk in disks if disk.size_bytes > 0 and disk.placement.lower() in placements
+    )
 
 
 def _location_info(item: JsonMapping, location: str) -> JsonMapping | None:

@@ -189,12 +189,13 @@ def _ephemeral_gib(size: SimulatedSize, placement: str) -> int:
     """
     if not size.can("EphemeralOSDiskSupported"):
         return 0
-    nvme = "NvmeDisk" in size.capability("SupportedEphemeralOSDiskPlacements")
-    by_placement = {
+    listed = size.capability("SupportedEphemeralOSDiskPlacements") or "CacheDisk,ResourceDisk"
+    sizes = {
         "CacheDisk": size.number("CachedDiskBytes"),
         "ResourceDisk": size.number("MaxResourceVolumeMB") * _MIB,
-        "NvmeDisk": size.number("NvmeDiskSizeInMiB") * _MIB if nvme else 0,
+        "NvmeDisk": size.number("NvmeDiskSizeInMiB") * _MIB,
     }
+    by_placement = {name: size if name in listed else 0 for name, size in sizes.items()}
     usual = by_placement["CacheDisk"] or by_placement["ResourceDisk"]
     found = by_placement.get(placement, 0) if placement else usual
     return min(int(found) // _GIB, _LARGEST_EPHEMERAL_GIB)

@@ -18,6 +18,7 @@ from karpenter_core.errors import (
 from karpenter_core.provider.kit.simulated.server import HttpReply, HttpServer
 from karpenter_provider_azure.bootstrap.node_boot import BootstrappingService
 from karpenter_provider_azure.bootstrap.provision_profile import provision_values
+from karpenter_provider_azure.catalogue.vm_sizes import LocalDisk
 from karpenter_provider_azure.images.families import (
     UBUNTU_GALLERY,
     EffectiveFamily,
@@ -282,7 +283,7 @@ def test_trusted_launch_and_ephemeral_disks_and_system_nodes_show():
     found = provision_values(
         boot(
             of=node_class(security={"trustedLaunch": {"vtpm": True}}),
-            size=vm_size(ephemeral_placement="CacheDisk", ephemeral_os_disk_bytes=200 * 2**30),
+            size=vm_size(ephemeral_os_disks=(LocalDisk("CacheDisk", 200 * 2**30),)),
             claim=node_claim(requirements=[("kubernetes.azure.com/mode", ["system"])]),
         ),
         image_id=image,

@@ -134,8 +134,7 @@ def plain_vm_size(name: str, **fields: Any) -> VmSize:
         "trusted_launch": False,
         "low_priority_capable": True,
         "hyperv_generations": ("1", "2"),
-        "ephemeral_os_disk_bytes": 0,
-        "ephemeral_placement": "",
+        "ephemeral_os_disks": (),
     }
     return VmSize(name=name, size_name=read_size_name(name), **(plain | fields))
 

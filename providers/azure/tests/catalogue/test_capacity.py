@@ -24,7 +24,6 @@ SIZE_WITH_CACHE = vm_size(
     D4,
     EphemeralOSDiskSupported="True",
     CachedDiskBytes=107374182400,  # 100 GiB
-    MaxResourceVolumeMB=307200,
 )
 
 
@@ -154,6 +153,28 @@ def test_an_ephemeral_disk_has_at_most_2040_gib(size_gb: int, expected: OsDisk) 
         EphemeralOSDiskSupported="True",
         NvmeDiskSizeInMiB=7208960,
         SupportedEphemeralOSDiskPlacements="NvmeDisk",
+    )
+
+    assert os_disk_of(size, node_class({"osDiskSizeGB": size_gb})) == expected
+
+
+@pytest.mark.parametrize(
+    ("size_gb", "expected"),
+    [
+        (100, OsDisk(100, "CacheDisk")),
+        (128, OsDisk(128, "ResourceDisk")),
+        (150, OsDisk(150, "ResourceDisk")),
+        (151, OsDisk(151)),
+    ],
+)
+def test_a_temporary_disk_takes_the_os_disk_that_is_too_large_for_the_cache(
+    size_gb: int, expected: OsDisk
+) -> None:
+    size = vm_size(
+        "Standard_D4ds_v5",
+        EphemeralOSDiskSupported="True",
+        CachedDiskBytes=100 * 2**30,
+        MaxResourceVolumeMB=150 * 1024,
     )
 
     assert os_disk_of(size, node_class({"osDiskSizeGB": size_gb})) == expected

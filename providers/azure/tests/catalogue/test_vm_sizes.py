@@ -45,29 +45,48 @@ def test_a_size_has_its_capabilities_in_typed_fields() -> None:
         ),
         ("Standard_D64s_v3", {"CachedDiskBytes": 1717986918400}, (1717, "CacheDisk")),
         ("Standard_D8ds_v4", {"MaxResourceVolumeMB": 307200}, (322, "ResourceDisk")),
-        ("Standard_D2as_v6", {"EphemeralOSDiskSupported": "False"}, (0, "")),
-        ("Standard_D2as_v6", {"EphemeralOSDiskSupported": None}, (0, "")),
-        ("Standard_D4s_v5", {"MaxResourceVolumeMB": 0}, (0, "")),
+        ("Standard_D2as_v6", {"EphemeralOSDiskSupported": "False"}, (0,)),
+        ("Standard_D2as_v6", {"EphemeralOSDiskSupported": None}, (0,)),
+        ("Standard_D4s_v5", {"MaxResourceVolumeMB": 0}, (0,)),
         # case 36
         (
             "Standard_L8s_v3",
             {"NvmeDiskSizeInMiB": 1831420, "CachedDiskBytes": 50 * 10**9},
             (50, "CacheDisk"),
         ),
-        # case 37; a larger temporary disk does not replace a small cache
+        # cases 36 and 37
         (
             "Standard_D8ds_v5",
             {"CachedDiskBytes": 50 * 10**9, "MaxResourceVolumeMB": 307200},
-            (50, "CacheDisk"),
+            (322, "CacheDisk", "ResourceDisk"),
+        ),
+        (
+            "Standard_D8ds_v5",
+            {
+                "CachedDiskBytes": 50 * 10**9,
+                "MaxResourceVolumeMB": 307200,
+                "SupportedEphemeralOSDiskPlacements": "ResourceDisk,CacheDisk",
+            },
+            (322, "CacheDisk", "ResourceDisk"),
+        ),
+        (
+            "Standard_D8ds_v5",
+            {
+                "CachedDiskBytes": 500 * 10**9,
+                "MaxResourceVolumeMB": 307200,
+                "SupportedEphemeralOSDiskPlacements": "ResourceDisk",
+            },
+            (322, "ResourceDisk"),
         ),
     ],
 )
-def test_the_first_disk_decides_on_the_ephemeral_os_disk(
-    name: str, capabilities: dict[str, object], expected: tuple[int, str]
+def test_the_local_disks_are_places_of_an_ephemeral_os_disk_in_the_order_of_aks(
+    name: str, capabilities: dict[str, object], expected: tuple[object, ...]
 ) -> None:
     size = vm_size(name, **{"EphemeralOSDiskSupported": "True", **capabilities})
 
-    assert (size.max_ephemeral_os_disk_gb, size.ephemeral_placement) == expected
+    places = (disk.placement for disk in size.ephemeral_os_disks)
+    assert (size.max_ephemeral_os_disk_gb, *places) == expected
 
 
 def test_a_restricted_zone_is_left_out() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
+from karpenter_provider_azure.catalogue.vm_sizes import LocalDisk
 from karpenter_provider_azure.launch.node_network import (
     NetworkInterface,
     address_count,
@@ -151,7 +152,7 @@ def test_trusted_launch_has_both_switches():
 
 
 def test_an_ephemeral_disk_is_placed_and_cached():
-    own = size(ephemeral_os_disk_bytes=200 * 2**30, ephemeral_placement="CacheDisk")
+    own = size(ephemeral_os_disks=(LocalDisk("CacheDisk", 200 * 2**30),))
     disk = body(size=own)["properties"]["storageProfile"]["osDisk"]
     assert disk["diffDiskSettings"] == {"option": "Local", "placement": "CacheDisk"}
     assert (disk["caching"], disk["diskSizeGB"]) == ("ReadOnly", 128)
