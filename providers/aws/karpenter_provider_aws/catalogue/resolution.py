@@ -26,7 +26,7 @@ from karpenter_provider_aws.kubelet.sizing import (
     kubelet_sizing,
     read_kubelet_options,
 )
-from karpenter_provider_aws.type_compatibility import efa_only_interfaces, incompatibility
+from karpenter_provider_aws.type_compatibility import incompatibility
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -101,7 +101,6 @@ class TypeResolver:
         self._evaluate: Final = evaluate
         self._options: Final = read_kubelet_options(node_class)
         self._traits: Final = TRAITS[node_class.ami_family]
-        self._efa_only: Final = efa_only_interfaces(node_class.spec.network_interfaces, card=0)
         self._subnets: Final = tuple(
             sorted(node_class.status.subnets, key=lambda subnet: (subnet.zone, subnet.id))
         )
@@ -194,9 +193,13 @@ class TypeResolver:
         return self._amounts.setdefault(tuple(amounts.items()), amounts)
 
     def _pods_reserved_for(self, info: InstanceTypeInfo, sizing: KubeletSizing) -> int:
-        """Return for how many pods the images of the family keep memory."""
+        """Return for how many pods the images of the family keep memory.
+
+        Images of Amazon Linux look them up by the instance type, whatever interfaces there are (nodeadm,
+        `bootstrap.sh`).
+        """
         if self._traits.kube_reserved_uses_eni_pods:
-            return eni_limited_pods(info, reserved_enis=0, efa_only=self._efa_only)
+            return eni_limited_pods(info, reserved_enis=0, efa_only=0)
         return sizing.pods
 
     def _zones_of(self, sold_in: tuple[str, ...]) -> _Zones:

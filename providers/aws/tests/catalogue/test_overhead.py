@@ -36,6 +36,19 @@ def test_interfaces_kept_back_count_only_where_pods_are_counted(family: str, pod
     assert reserved("t3.large", {}, family=family, enis=1) == (pods, mib)
 
 
+@pytest.mark.parametrize(("family", "mib"), [("AL2023", 8362), ("Bottlerocket", 7284)])
+def test_images_do_not_know_of_interfaces_without_addresses(family: str, mib: int):
+    """Images of Amazon Linux reserve memory by a table of pods by instance type alone."""
+    interfaces = [
+        {"networkCardIndex": 0, "deviceIndex": device, "interfaceType": kind}
+        for device, kind in enumerate(["interface", "efa-only", "efa-only"])
+    ]
+    found = resolve("p4d.24xlarge", node_class({"networkInterfaces": interfaces}, family=family))
+
+    assert found.capacity["pods"] == 639
+    assert found.overhead.kube_reserved["memory"] == mib * MIB
+
+
 def test_defaults_are_kept_for_the_kubelet():
     """Case 52, the defaults."""
     assert resolve("m5.xlarge").overhead.kube_reserved == {
