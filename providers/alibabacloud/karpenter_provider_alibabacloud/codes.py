@@ -102,15 +102,34 @@ _EXACT: Final[dict[str, ErrorClass]] = {
             "InvalidResourceType.NotSupported",
             "OperationDenied.ZoneNotAllowed",
             "Zone.NotOnSale",
-            "InvalidInstanceType.ZoneNotSupported",
-            "InvalidInstanceType.NotSupportDiskCategory",
+            "Zone.NotOpen",  # to the account
+            "InvalidVpcZone.NotSupported",
+            "ResourceNotAvailable",  # in the zone
+            "InvalidZoneId.NotSupportShareEncryptedImage",
+            "InvalidZoneId.NotSupportCreateWithShareEncryptedImage",
+            "NotSupportSnapshotEncrypted.ZoneId",
+            "NotSupportSnapshotEncrypted.InstanceType",
+            "InstanceType.Offline",
+            "ImageNotSupportInstanceType",
+            "EnterpriseGroupLimited.InstanceType",
+            "OperationDenied.PaygNotAvailable",
+            # The account, or the type, may not have spot: on-demand may be had.
+            "InvalidAccount.NotSupportSpot",
+            "InvalidSpotAliUid",
+            "InvalidSpotAuthorized",
+            "OperationDenied.FlavorNotSupported",
             "Invalid.PrivatePoolOptions.NoStock",
+            "Invalid.PrivatePoolOptions.status",  # it ended, or it has not begun
             "LackResource",  # of a capacity reservation
         ),
         ErrorClass.DISK_CATEGORY: (
             "OperationDenied.ZoneSystemCategoryNotMatch",
             "OperationDenied.CloudSSDNotSupported",
             "CategoryNotSupported",  # of the zone (API reference of RunInstances, error codes)
+            "InvalidDiskCategory.NotSupported",  # of the type
+            "InvalidSystemDiskCategory.ValueNotSupported",  # of the type
+            "InvalidSystemDiskCategory.ValueUnauthorized",
+            "InvalidPerformanceLevel.ValueNotSupported",  # of the zone or the type
         ),
         ErrorClass.ADDRESSES: (
             "InvalidVSwitchId.IpNotEnough",
@@ -119,6 +138,10 @@ _EXACT: Final[dict[str, ErrorClass]] = {
         ),
         ErrorClass.QUOTA: ("QuotaExceed.ElasticQuota", "InstanceQuotaExceed"),
         ErrorClass.DISK_QUOTA: ("QuotaExceed.DiskCapacity",),
+        ErrorClass.OTHER_QUOTA: (
+            "SecurityGroupInstanceLimitExceed",
+            "OperationDenied.QuotaExceed",  # of tags
+        ),
         ErrorClass.THROTTLED: ("Throttling", "RequestThrottled"),
         ErrorClass.TRANSIENT: (
             "ServiceUnavailable",
@@ -139,6 +162,8 @@ _EXACT: Final[dict[str, ErrorClass]] = {
             "IncompleteSignature",
             "InvalidTimeStamp.Expired",  # the instance's clock is wrong
             "Forbidden",
+            "Forbbiden",  # as the API spells it
+            "InvalidUser.PassRoleForbidden",
             "NoPermission",
             "StatusForbidden",  # ACK's word for it
             "ForbiddenCheckPermission",
@@ -158,13 +183,20 @@ _EXACT: Final[dict[str, ErrorClass]] = {
             "MissingParameter",
         ),
         ErrorClass.STATE: ("IncorrectInstanceStatus", "OperationConflict"),
-        ErrorClass.FUNDS: ("InvalidAccountStatus.NotEnoughBalance", "Account.Arrearage"),
+        ErrorClass.FUNDS: (
+            "InvalidAccountStatus.NotEnoughBalance",
+            "InsufficientBalance",
+            "InsufficientBalance.AgentCredit",
+            "Account.Arrearage",
+        ),
         ErrorClass.DRY_RUN: (DRY_RUN_SUCCEEDED,),
     }.items()
     for code in codes
 }
 # Looked at after the exact codes, first match wins.
 _PREFIXES: Final[tuple[tuple[str, ErrorClass], ...]] = (
+    # The type cannot have what is asked for, or may not be had: another one may.
+    ("InvalidInstanceType.", ErrorClass.CAPACITY),
     ("Throttling.", ErrorClass.THROTTLED),
     ("InvalidSpotPriceLimit.", ErrorClass.SPOT_PRICE),
     ("QuotaExceed", ErrorClass.OTHER_QUOTA),
@@ -172,6 +204,7 @@ _PREFIXES: Final[tuple[tuple[str, ErrorClass], ...]] = (
     ("NoPermission.", ErrorClass.AUTH),
     ("InvalidSecurityToken", ErrorClass.AUTH),
     ("InvalidSecurityGroupId.", ErrorClass.CONFIGURATION),
+    ("InvalidSystemDiskSize.", ErrorClass.CONFIGURATION),
     ("InvalidUserData.", ErrorClass.CONFIGURATION),
     ("InvalidParameter", ErrorClass.CONFIGURATION),
     ("MissingParameter.", ErrorClass.CONFIGURATION),
@@ -180,6 +213,12 @@ _PREFIXES: Final[tuple[tuple[str, ErrorClass], ...]] = (
     ("ServiceUnavailable.", ErrorClass.TRANSIENT),
     ("IdempotentProcessing.", ErrorClass.IN_PROGRESS),
     ("LastTokenProcessing.", ErrorClass.IN_PROGRESS),
+)
+# Messages that make a shortage of a type in a zone of a code that says nothing of them.
+_SHORTAGE_MESSAGES: Final = (
+    ("OperationDenied", "not available or not authorized"),
+    ("OperationDenied", "out of usage"),
+    ("InvalidParameter.Conflict", "does not support the specified instance type"),
 )
 
 
@@ -247,6 +286,8 @@ def classify(code: str, *, status: int, message: str) -> ErrorClass:
     code_class = _EXACT.get(code)
     if code_class is not None:
         return code_class
+    if any(code == each and part in message.lower() for each, part in _SHORTAGE_MESSAGES):
+        return ErrorClass.CAPACITY
     if code.startswith("InvalidParameter") and "quota" in f"{code} {message}".lower():
         return ErrorClass.QUOTA
     for prefix, error_class in _PREFIXES:

@@ -25,7 +25,25 @@ from karpenter_provider_alibabacloud.codes import (
         ("NoInstanceStock", ErrorClass.CAPACITY),
         ("Zone.NotOnSale", ErrorClass.CAPACITY),
         ("Invalid.PrivatePoolOptions.NoStock", ErrorClass.CAPACITY),
+        ("Zone.NotOpen", ErrorClass.CAPACITY),
+        ("InvalidVpcZone.NotSupported", ErrorClass.CAPACITY),
+        ("ResourceNotAvailable", ErrorClass.CAPACITY),
+        ("InvalidZoneId.NotSupportShareEncryptedImage", ErrorClass.CAPACITY),
+        ("InstanceType.Offline", ErrorClass.CAPACITY),
+        ("InvalidInstanceType.ValueNotSupported", ErrorClass.CAPACITY),
+        ("InvalidInstanceType.ValueUnauthorized", ErrorClass.CAPACITY),
+        ("InvalidInstanceType.NotSupported", ErrorClass.CAPACITY),
+        ("ImageNotSupportInstanceType", ErrorClass.CAPACITY),
+        ("EnterpriseGroupLimited.InstanceType", ErrorClass.CAPACITY),
+        ("OperationDenied.PaygNotAvailable", ErrorClass.CAPACITY),
+        ("InvalidAccount.NotSupportSpot", ErrorClass.CAPACITY),
+        ("InvalidSpotAuthorized", ErrorClass.CAPACITY),
+        ("Invalid.PrivatePoolOptions.status", ErrorClass.CAPACITY),
         ("OperationDenied.CloudSSDNotSupported", ErrorClass.DISK_CATEGORY),
+        ("InvalidSystemDiskCategory.ValueNotSupported", ErrorClass.DISK_CATEGORY),
+        ("InvalidSystemDiskCategory.ValueUnauthorized", ErrorClass.DISK_CATEGORY),
+        ("InvalidDiskCategory.NotSupported", ErrorClass.DISK_CATEGORY),
+        ("InvalidPerformanceLevel.ValueNotSupported", ErrorClass.DISK_CATEGORY),
         ("InvalidVSwitchId.IpNotEnough", ErrorClass.ADDRESSES),
         ("QuotaExceeded.PrivateIpAddress", ErrorClass.ADDRESSES),
         ("CategoryNotSupported", ErrorClass.DISK_CATEGORY),
@@ -34,6 +52,8 @@ from karpenter_provider_alibabacloud.codes import (
         ("QuotaExceed.DiskCapacity", ErrorClass.DISK_QUOTA),
         ("QuotaExceed.Tags", ErrorClass.OTHER_QUOTA),
         ("QuotaExceeded.Whatever", ErrorClass.OTHER_QUOTA),
+        ("SecurityGroupInstanceLimitExceed", ErrorClass.OTHER_QUOTA),
+        ("OperationDenied.QuotaExceed", ErrorClass.OTHER_QUOTA),
         ("InvalidSpotPriceLimit.LowerThanPublicPrice", ErrorClass.SPOT_PRICE),
         ("Throttling", ErrorClass.THROTTLED),
         ("Throttling.User", ErrorClass.THROTTLED),
@@ -42,6 +62,8 @@ from karpenter_provider_alibabacloud.codes import (
         ("InternalError.Store", ErrorClass.TRANSIENT),
         ("InvalidInstanceId.NotFound", ErrorClass.NOT_FOUND),
         ("Forbidden.RAM", ErrorClass.AUTH),
+        ("Forbbiden", ErrorClass.AUTH),  # as the API spells it
+        ("InvalidUser.PassRoleForbidden", ErrorClass.AUTH),
         ("InvalidAccessKeyId.NotFound", ErrorClass.AUTH),
         ("InvalidSecurityToken.Expired", ErrorClass.AUTH),
         ("InvalidImageId.NotFound", ErrorClass.CONFIGURATION),
@@ -56,6 +78,8 @@ from karpenter_provider_alibabacloud.codes import (
         ("IncorrectInstanceStatus.Initializing", ErrorClass.STATE),
         ("OperationConflict", ErrorClass.STATE),
         ("InvalidAccountStatus.NotEnoughBalance", ErrorClass.FUNDS),
+        ("InsufficientBalance", ErrorClass.FUNDS),
+        ("InsufficientBalance.AgentCredit", ErrorClass.FUNDS),
         ("DryRunOperation", ErrorClass.DRY_RUN),
         ("SomethingNew", ErrorClass.UNKNOWN),
     ],
@@ -74,6 +98,7 @@ def test_an_error_code_alone_decides_the_class(code, expected):
         ("SomethingNew", 400, ErrorClass.UNKNOWN),
         ("", 0, ErrorClass.TRANSIENT),
         ("InvalidImageId.NotFound", 404, ErrorClass.CONFIGURATION),
+        ("InvalidSystemDiskSize.LessThanImageSize", 404, ErrorClass.CONFIGURATION),
         ("Throttling.User", 503, ErrorClass.THROTTLED),
     ],
 )
@@ -86,6 +111,22 @@ def test_a_quota_may_hide_in_a_message():
 
     assert classify("InvalidParameter.NotMatch", message=message, status=0) is ErrorClass.QUOTA
     assert classify("InvalidParameter.NotMatch", message="no", status=0) is ErrorClass.CONFIGURATION
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("OperationDenied",
+         "The specified instanceType or zone is not available or not authorized."),
+        ("OperationDenied", "The resource is out of usage."),
+        ("InvalidParameter.Conflict",
+         "The specified image does not support the specified instance type."),
+    ],
+)  # fmt: skip
+def test_a_shortage_may_hide_in_a_message(code, message):
+    """Of a type or a zone; with another message the code says nothing of them."""
+    assert classify(code, message=message, status=403) is ErrorClass.CAPACITY
+    assert classify(code, message="The user may not.", status=403) is not ErrorClass.CAPACITY
 
 
 def test_a_quota_reaches_further_than_stock():

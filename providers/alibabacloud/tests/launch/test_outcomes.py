@@ -478,3 +478,30 @@ def test_a_spot_price_that_has_moved_over_the_limit_closes_its_zone_for_spot_alo
     assert (outcome.zone, outcome.capacity_type) == (ZONE_G, "spot")
     assert marked(process) == {(LARGE, ZONE_B, "spot")}
     assert on_demand.capacity_type == "on-demand"
+
+
+@pytest.mark.parametrize(
+    "code", ["ImageNotSupportInstanceType", "InvalidInstanceType.ValueNotSupported", "Zone.NotOpen"]
+)
+def test_a_type_that_cannot_be_had_in_some_zones_is_launched_where_it_can(
+    cloud, clients, tmp_path, node_class, code
+):
+    """However often one is refused; what was refused is not asked for again."""
+    process = Process(cloud, clients, tmp_path, launch_api=RUN)
+    cloud.fail(RUN, code=code, status=403, times=2)
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert isinstance(outcome, LaunchedInstance)
+    assert len(marked(process)) == 2
+
+
+def test_an_account_without_spot_gets_on_demand_after_all(process, node_class):
+    """Spot is refused in each zone, so the next claim finds on-demand alone."""
+    with process.cloud.fail_pools(code="InvalidAccount.NotSupportSpot"):
+        first = process.launch_one(claim_of("a", ONLY_LARGE), node_class)
+    second = process.launch_one(claim_of("b", ONLY_LARGE), node_class)
+
+    assert isinstance(first, InsufficientCapacityError)
+    assert {capacity_type for _, _, capacity_type in marked(process)} == {"spot"}
+    assert second.capacity_type == "on-demand"
