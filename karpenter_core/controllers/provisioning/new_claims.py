@@ -11,6 +11,7 @@ from karpenter_core.api.labels import CREATED_FOR
 from karpenter_core.lifecycle.claim_status import with_metadata
 from karpenter_core.lifecycle.nodeclaim.node_claim_builder import (
     build_node_claim,
+    claim_name,
     overlay_annotations,
 )
 from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, node_pool_hash
@@ -71,7 +72,7 @@ def slot_ids(pool: NodePool, claims: Container[str], in_flight: Container[str]) 
     given: set[str] = set()
     for slot in count():
         unique = f"{pool.uid}/{slot}"
-        name = f"{pool.name}-{name_suffix(unique)}"
+        name = claim_name(pool.name, name_suffix(unique))
         if name not in claims and unique not in in_flight and name not in given:
             given.add(name)
             yield unique

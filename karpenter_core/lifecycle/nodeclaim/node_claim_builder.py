@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.base import ObjectMeta, OwnerReference
 from karpenter_core.api.labels import (
@@ -34,9 +34,18 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.overlays import OverlaidTypes
     from karpenter_core.scheduling.problem import PlannedNodeClaim
 
-__all__ = ["build_node_claim", "created_metric", "overlay_annotations"]
+__all__ = ["build_node_claim", "claim_name", "created_metric", "overlay_annotations"]
+
+_LONGEST_NAME: Final = 63
+"""Characters of a label's value: some kubelets label the Node with the name of its claim."""
 
 _SIMULATION_ONLY = frozenset({REGISTERED, INITIALIZED, HOSTNAME})
+
+
+def claim_name(pool: str, suffix: str) -> str:
+    """Return `<pool>-<suffix>`; the name of the pool is cut if no label could have this value."""
+    base = pool[: _LONGEST_NAME - len(suffix) - 1]
+    return f"{base.rstrip('-.')}-{suffix}"
 
 
 def build_node_claim(
@@ -67,7 +76,7 @@ def build_node_claim(
         api_version=API_VERSION,
         kind=NodeClaim.resource.kind,
         metadata=ObjectMeta(
-            name=f"{pool.name}-{suffix}",
+            name=claim_name(pool.name, suffix),
             labels={
                 **template.metadata.labels,
                 **planned.labels,

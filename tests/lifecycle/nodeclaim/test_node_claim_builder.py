@@ -55,6 +55,19 @@ class TestBuilding:
             **options,
         )
 
+    @pytest.mark.parametrize(
+        ("pool", "name"),
+        [
+            ("a" * 57, f"{'a' * 57}-x7k2p"),
+            ("a" * 63, f"{'a' * 57}-x7k2p"),
+            (f"{'a' * 55}.-{'a' * 6}", f"{'a' * 55}-x7k2p"),
+        ],
+    )
+    def test_a_name_can_be_the_label_of_a_hostname(self, pool, name):
+        """The API server cuts names that it generates as well; kubelets label Nodes with their names."""
+        _, claim = self.build(node_pool(pool))
+        assert claim.name == name
+
     def test_new_claim_is_complete(self):
         """Cases 162, 165, 194 and section 3.4: nothing is patched before the launch."""
         pool = node_pool(
