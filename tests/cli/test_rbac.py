@@ -83,6 +83,14 @@ def test_restarts_of_rollouts_are_permitted_only_by_option(capsys):
     assert added <= rights([role])
 
 
+def test_owners_that_block_their_deletion_may_be_named():
+    """OpenShift's API server refuses such a reference (OwnerReferencesPermissionEnforcement) without."""
+    rendered = rights(render_rbac([], namespace="system", service_account="scaler"))
+
+    for owner in ("nodepools", "nodeclaims"):
+        assert ("", "karpenter.sh", f"{owner}/finalizers", "", "update") in rendered
+
+
 def test_every_role_is_bound_to_the_service_account():
     documents = render_rbac([], namespace="system", service_account="scaler")
 

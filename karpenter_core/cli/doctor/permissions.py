@@ -145,6 +145,9 @@ def _writes(
     needed = [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
     needed += [Permission("patch", NODE_CLAIMS, "status"), Permission("patch", NODE_POOLS)]
     needed += [Permission("patch", NODE_POOLS, "status")]
+    # Owners of NodeClaims and Nodes: their references block the owner's deletion, and the admission
+    # plug-in OwnerReferencesPermissionEnforcement (OpenShift's default) demands this for it.
+    needed += [Permission("update", kind, "finalizers") for kind in (NODE_POOLS, NODE_CLAIMS)]
     if CAPACITY_QUOTAS in kinds:
         needed.append(Permission("patch", CAPACITY_QUOTAS, "status"))
     if CAPACITY_BUFFERS in kinds:
