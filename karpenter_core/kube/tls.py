@@ -12,6 +12,7 @@ import structlog
 
 from karpenter_core.errors import SettingsError
 from karpenter_core.kube.file_stamps import read_stamps
+from karpenter_core.provider.kit.calls.tls_versions import refuse_old_tls
 
 if TYPE_CHECKING:
     import ssl
@@ -88,7 +89,7 @@ class TlsFiles:
         # Python 3.13 refuses authorities without a key identifier, as many clusters of EKS have; kubectl
         # does not. Chain, names and times are checked all the same.
         self._configuration.disable_strict_ssl_verification = True
-        return RESTClientObject(self._configuration).ssl_context
+        return refuse_old_tls(RESTClientObject(self._configuration).ssl_context)
 
     def _named(self) -> tuple[str, ...]:
         named = self._configuration

@@ -13,6 +13,7 @@ import structlog
 
 from karpenter_core.errors import SettingsError
 from karpenter_core.kube.file_stamps import read_stamps
+from karpenter_core.provider.kit.calls.tls_versions import refuse_old_tls
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -63,7 +64,7 @@ class ServingCertificate:
         connection.context = self._in_use
 
     def _load(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)  # TLS 1.2 or newer
+        context = refuse_old_tls(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
         # Without a password, OpenSSL would ask for that of an encrypted key on the terminal.
         context.load_cert_chain(*self._files, password="")
         return context

@@ -19,6 +19,7 @@ from karpenter_core.kube.transport import UNREACHABLE
 from tests.controllers.clocks import TwoClocks
 from tests.kube.serving import GET, MovableClock, connected, kubeconfig, no_surroundings, serving
 from tests.support.certificates import CertificateAuthority
+from tests.support.tls_defaults import follow_the_system
 
 __all__ = ["no_surroundings"]
 
@@ -173,6 +174,15 @@ async def test_tls_files_that_cannot_be_used_at_the_start_are_an_error(tmp_path)
     )
     with pytest.raises(SettingsError, match=r"TLS material for https://127.0.0.1:1"):
         await connect(kubeconfig=path, clock=MovableClock())
+
+
+def test_old_versions_of_tls_are_refused(monkeypatch):
+    """The system may permit them."""
+    follow_the_system(monkeypatch)
+
+    context = TlsFiles(Configuration(), clock=TwoClocks()).context()
+
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 async def test_an_authority_without_a_key_identifier_is_trusted(tmp_path, monkeypatch):

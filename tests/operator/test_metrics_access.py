@@ -21,6 +21,7 @@ from karpenter_core.operator.serving_certificate import ServingCertificate
 from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from tests.support.certificates import CertificateAuthority
+from tests.support.tls_defaults import follow_the_system
 
 SCRAPER = {
     "username": "system:serviceaccount:monitoring:prometheus",
@@ -255,12 +256,15 @@ async def test_plain_http_is_not_answered_where_there_is_a_certificate(tmp_path)
                 await session.get(url)
 
 
-async def test_old_versions_of_tls_are_refused(tmp_path):
+@pytest.mark.parametrize("system", [ssl.TLSVersion.MINIMUM_SUPPORTED, ssl.TLSVersion.TLSv1_3])
+def test_old_versions_of_tls_are_refused(tmp_path, monkeypatch, system):
+    """The system may permit them, or refuse more: that is refused too."""
     certificate, key = CertificateAuthority(tmp_path).issue("server", "one", hosts=["127.0.0.1"])
+    made = follow_the_system(monkeypatch, system)
 
-    context = ServingCertificate(str(certificate), str(key)).context
+    ServingCertificate(str(certificate), str(key))
 
-    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+    assert {context.minimum_version for context in made} == {max(system, ssl.TLSVersion.TLSv1_2)}
 
 
 async def test_a_renewed_certificate_is_served_by_the_next_handshake(tmp_path):

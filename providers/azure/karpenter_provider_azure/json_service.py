@@ -6,12 +6,11 @@ They need none of the SDK's credentials. Each is called seldom, so no connection
 from __future__ import annotations
 
 import json
-import ssl
 import time
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Final, cast, final
 from urllib.error import HTTPError
-from urllib.request import HTTPSHandler, Request
+from urllib.request import Request
 
 from karpenter_core.provider.kit.calls.bounded_reads import (
     UnusableAnswerError,
@@ -66,9 +65,7 @@ class JsonService:
     ) -> None:
         """`ca_bundle` is a file of certificates, by default the system's."""
         self._timeout_seconds: Final = timeout_seconds
-        self._opener: Final = direct_opener(
-            HTTPSHandler(context=ssl.create_default_context(cafile=ca_bundle or None))
-        )
+        self._opener: Final = direct_opener(ca_bundle=ca_bundle)
         self._caller: Final = CloudCaller(
             _failure, policy=retries or _RETRIES, observe=observe, sleep=sleep
         )

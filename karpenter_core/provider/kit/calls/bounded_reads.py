@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from http.client import HTTPMessage
+    from ssl import SSLContext
     from typing import IO
-    from urllib.request import BaseHandler, OpenerDirector, Request
+    from urllib.request import OpenerDirector, Request
 
 __all__ = [
     "MOST_ANSWER_BYTES",
@@ -43,9 +45,12 @@ class _PoolAnswer(Protocol):
     def close(self) -> None: ...
 
 
-def direct_opener(*handlers: BaseHandler) -> OpenerDirector:
-    """Return an opener that raises HTTPError for a redirect: following it would send credentials elsewhere."""
-    from urllib.request import HTTPRedirectHandler, build_opener
+def direct_opener(*, ca_bundle: str = "") -> OpenerDirector:
+    """Return an opener that raises HTTPError for a redirect: following it would send credentials elsewhere.
+
+    `ca_bundle` is a file of certificates, by default the system's.
+    """
+    from urllib.request import HTTPRedirectHandler, HTTPSHandler, build_opener
 
     class NoRedirects(HTTPRedirectHandler):
         def redirect_request(  # the base class calls it by position, and asks for these names
@@ -59,7 +64,18 @@ def direct_opener(*handlers: BaseHandler) -> OpenerDirector:
         ) -> None:
             del req, fp, code, msg, headers, newurl
 
-    return build_opener(NoRedirects(), *handlers)
+    return build_opener(NoRedirects(), HTTPSHandler(context=_tls_context(ca_bundle)))
+
+
+@cache  # reading the system's certificates takes 20 ms
+def _tls_context(ca_bundle: str) -> SSLContext:
+    import ssl
+
+    from karpenter_core.provider.kit.calls.tls_versions import refuse_old_tls
+
+    context = refuse_old_tls(ssl.create_default_context(cafile=ca_bundle or None))
+    context.set_alpn_protocols(["http/1.1"])  # as urllib does in a context of its own
+    return context
 
 
 def read_bounded(
