@@ -290,8 +290,6 @@ def _is_of_static_pool(state_node: StateNode, snapshot: Snapshot) -> bool:
 
 
 def _is_considered(state_node: StateNode, other_nodes: Mapping[str, str | None]) -> bool:
-    if state_node.node is None or state_node.marked_for_deletion:
-        return False
     if state_node.managed:
         return state_node.initialized
     labels = state_node.labels

@@ -9,6 +9,8 @@ import pytest
 from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.cluster_state import ClusterState
+from karpenter_core.controllers.reconciling.wake_signal import WakeSignal
+from karpenter_core.controllers.reconciling.workqueue import EARLY_SECONDS
 from karpenter_core.errors import OfferingKey
 from karpenter_core.state.events import (
     NodesNominated,
@@ -142,3 +144,20 @@ def test_a_nomination_expires_in_time_despite_the_clock_of_the_node(cluster_stat
     assert valid_placement(cluster_state.snapshot(), waiting, now=clock.now()) is not None
     clock.passes(21)
     assert valid_placement(cluster_state.snapshot(), waiting, now=clock.now()) is None
+
+
+@pytest.mark.parametrize("early", [0.0, EARLY_SECONDS])
+async def test_a_wait_for_a_state_that_never_comes_ends_with_its_time(cluster_state, clock, early):
+    """A timer that ends a moment too early does not begin another wait."""
+    waits = []
+
+    async def wait_for(self, clock, seconds):
+        waits.append(seconds)
+        assert len(waits) < 3
+        clock.passes(seconds - early)
+
+    clock.seconds = 0.0
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(WakeSignal, "wait_for", wait_for)
+        assert not await cluster_state.wait_until(lambda _: False, seconds=2 * EARLY_SECONDS)
+    assert waits == [2 * EARLY_SECONDS]

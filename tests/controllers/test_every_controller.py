@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.reconciling.reconciler import DONE
+from karpenter_core.controllers.reconciling.reconciler import DONE, Reconciler
 from karpenter_core.disruption.command_queue import StaleDisruptionMark
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
@@ -112,6 +112,48 @@ def test_controllers_are_woken_by_changes_of_what_they_decide_by(tmp_path, monke
         scene.start("--feature-gates=NodeRepair=true,CapacityBuffer=true,NodeOverlay=true")
         await scene.settle(lambda: bool(found))
         assert found == SUBSCRIPTIONS
+
+    run_controller(tmp_path, scenario)
+
+
+RECONCILERS = {
+    "capacitybuffer": (64, 0.2, 60.0, "CapacityBuffer"),
+    "catalogue": (64, 1.0, 60.0, "NodeClass"),
+    "eviction-queue": (100, 0.1, 10.0, "PodUID"),
+    "interruption": (64, 0.2, 60.0, "Node"),
+    "node.health": (10, 0.1, 60.0, "Node"),
+    "node.termination": (100, 0.1, 10.0, "Node"),
+    "nodeclaim.disruption": (64, 0.2, 60.0, "NodeClass"),
+    "nodeclaim.lifecycle": (1000, 1.0, 60.0, "NodeClaim"),
+    "nodeclaim.sync": (32, 1.0, 60.0, "NodeClaim"),
+    "nodeclass": (64, 1.0, 60.0, "NodeClass"),
+    "nodeoverlay": (1, 0.2, 60.0, "name"),
+    "nodepool": (64, 0.2, 60.0, "NodePool"),
+    "static.deprovisioning": (10, 0.2, 60.0, "NodePool"),
+    "static.provisioning": (10, 0.2, 60.0, "NodePool"),
+}
+"""Keys at a time, first and longest wait after failures, and the field of logs, by name."""
+
+
+def test_reconcilers_have_their_bounds(tmp_path, monkeypatch):
+    """A bound that is not passed on falls back to a default, which few tests of behaviour notice."""
+    found = {}
+    create = Reconciler.__init__
+
+    def creating(self, name, *arguments, **options):
+        create(self, name, *arguments, **options)
+        backoff = self.queue._backoff
+        waits = (backoff.base_seconds, backoff.maximum_seconds)
+        found[name] = (self._concurrency, *waits, self._log_field)
+
+    monkeypatch.setattr(Reconciler, "__init__", creating)
+
+    async def scenario(scene):
+        scene.start(
+            "--feature-gates=NodeRepair=true,CapacityBuffer=true,NodeOverlay=true,StaticCapacity=true"
+        )
+        await scene.settle(lambda: bool(found))
+        assert found == RECONCILERS
 
     run_controller(tmp_path, scenario)
 

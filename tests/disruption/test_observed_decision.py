@@ -152,3 +152,10 @@ def test_a_node_that_ends_anyway_is_not_compared():
     _, fresh = compared(state)
     assert [each.state_node.name for each in fresh.nodes] == ["b"]
     assert fresh.kept == {}
+
+
+def test_a_node_that_leaves_is_not_compared():
+    state = two_nodes()
+    state.apply_event(DeletionMarked(names=("a",), cause="command-1"))
+    _, fresh = compared(state)
+    assert [each.state_node.name for each in fresh.nodes] == ["b"]

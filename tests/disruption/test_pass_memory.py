@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from dataclasses import replace as changed
 from itertools import pairwise
 from math import inf
 from random import Random
@@ -24,6 +25,7 @@ from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.problem import ReservationPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.scheduling.whatif import what_if
 from karpenter_core.scheduling.whatif.homeless_pods import HomelessPods
 from karpenter_core.scheduling.whatif.what_if import WhatIf, WhatIfOutcome
 from karpenter_core.state.disruption_problem import build_disruption_problem
@@ -210,6 +212,19 @@ def test_most_changes_of_pods_alone_renew_the_what_ifs():
             OPTIONS,
         )
     assert renewed >= 20
+
+
+def test_what_ifs_of_other_options_or_with_too_much_in_memory_are_not_renewed(monkeypatch):
+    """Nor are those that have computed nothing yet."""
+    changing = ChangingCluster(Random(1))
+    problem = build_disruption_problem(changing.snapshot, now=changing.now, problem_settings=None)
+    kept = WhatIf(*problem, OPTIONS)
+    assert not kept.renew(*problem, OPTIONS)
+    kept.settle()
+    assert kept.renew(*problem, OPTIONS)
+    assert not kept.renew(*problem, changed(OPTIONS, currency="EUR"))
+    monkeypatch.setattr(what_if, "_MAX_SIGNATURES", -1)
+    assert not kept.renew(*problem, OPTIONS)
 
 
 def test_a_pass_whose_what_ifs_a_later_one_has_taken_over_makes_others():

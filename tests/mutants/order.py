@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,7 @@ _OF_A_COMPARISON: Final = 4.0
 """The chance of tests whose whole outcome is compared with a recorded one."""
 _COMPARED: Final = re.compile(r"/test_recorded_")
 
+_CALL: Final = re.compile(r"\b([A-Za-z_]\w+)\(")
 _WORD: Final = re.compile(r"[a-z0-9]{3,}")
 _COMMON_WORDS: Final = frozenset({"test", "tests", "karpenter", "core", "provider", "providers"})
 
@@ -47,23 +49,56 @@ def most_telling_first(
     A test is likely to where the module is much of what it runs, and where its file is about the
     module; and the more so the fewer of its file, and the fewer cases of the same test, come before
     it. Most of all short tests come first: hundreds of them take as long as one life of a controller.
+    Of a change around calls of other functions, tests that are about these see it as soon.
     """
+    tests = list(tests)
+    chances = _chances(tests, mutant, record, root)
+    for called in called_functions(mutant, (record[test][1] for test in tests), root=root):
+        for test, chance in _chances(tests, called, record, root).items():
+            chances[test] = max(chance, chances[test])
+    return sorted(chances, key=lambda test: (chances[test], test), reverse=True)
+
+
+def called_functions(
+    mutant: Mutant, blocks: Iterable[Iterable[str]], *, root: Path = ROOT
+) -> list[Mutant]:
+    """Return a change of each function that the changed text calls, if its name tells which it is."""
+    file = root / mutant.path
+    text = file.read_bytes()[mutant.start : mutant.end].decode() if file.exists() else ""
+    names = set(_CALL.findall(text))
+    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for block in set[str]().union(*blocks) if names else ():
+        path, _, function = block.rpartition("#")[0].partition("::")
+        if (name := function.rpartition(".")[2]) in names:
+            found[name].add((path, function))
+    return [
+        replace(mutant, path=path, function=function)
+        for places in found.values()
+        if len(places) == 1
+        for path, function in places
+    ]
+
+
+def _chances(
+    tests: Iterable[str], mutant: Mutant, record: Record, root: Path
+) -> dict[str, float]:
+    """Return how likely each test is to see a change, for the time that it takes."""
     module = f"{mutant.path}::"
     by_file: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for test in tests:
         took, blocks = record[test]
         share = sum(each.startswith(module) for each in blocks) / len(blocks)
         by_file[file_of(test)].append((share / (took + _OVERHEAD_SECONDS) ** _POWER_OF_TIME, test))
-    ranked: list[tuple[float, str]] = []
+    chances: dict[str, float] = {}
     for file, scored in by_file.items():
         near = nearness(file, _text(root / file), mutant)
         cases: Counter[str] = Counter()
         for rank, (score, test) in enumerate(sorted(scored, reverse=True)):
             function = test.partition("[")[0]
             chance = near * score / (1 + rank) ** _POWER_OF_RANK / (1 + cases[function])
-            ranked.append((chance * _OF_A_COMPARISON if _COMPARED.search(file) else chance, test))
+            chances[test] = chance * _OF_A_COMPARISON if _COMPARED.search(file) else chance
             cases[function] += 1
-    return [test for _, test in sorted(ranked, reverse=True)]
+    return chances
 
 
 def nearness(file: str, text: str, mutant: Mutant) -> float:

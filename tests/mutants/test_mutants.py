@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -218,6 +219,26 @@ class TestOrder:
         }
         first = [test.split("_")[1] for test in self.ordered(record, tmp_path)]
         assert first == ["narrow.py::test", "wide.py::test", "slow.py::test"]
+
+    def test_tests_of_a_function_that_the_change_calls_come_first(self, tmp_path):
+        module = tmp_path / self.MUTANT.path
+        module.parent.mkdir(parents=True)
+        module.write_text("show_costs(1)", "utf-8")
+        change = replace(self.MUTANT, end=len("show_costs(1)"))
+        own, called = f"{self.MUTANT.path}::DriftBackoff.wait_of#0", "x.py::show_costs#0"
+        others = [f"y.py::f#{n}" for n in range(9)]
+        record = {
+            "tests/a/test_plain.py::test": (0.1, [own, *others]),
+            "tests/a/test_costs.py::test": (0.11, [own, called, *others]),
+        }
+        for test in record:
+            file = tmp_path / test.partition("::")[0]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("show_costs" if "costs" in test else "", "utf-8")
+        ordered = most_telling_first(record, change, record, root=tmp_path)
+        assert ordered[0] == "tests/a/test_costs.py::test"
+        ordered = most_telling_first(record, self.MUTANT, record, root=tmp_path)
+        assert ordered[0] == "tests/a/test_plain.py::test"
 
     def test_other_tests_come_between_the_cases_of_one(self, tmp_path):
         own, other = f"{self.MUTANT.path}::DriftBackoff.wait_of#0", "x.py::f#0"

@@ -112,6 +112,14 @@ def test_the_optimum_by_brute_force_is_never_below_the_bound(problem, rounds):
     assert bound_of(problem, rounds=rounds) <= cheapest(problem)
 
 
+def test_pods_that_no_shape_holds_have_no_bound():
+    request, room = np.array([[5], [5]]), np.array([[1], [1]])
+    problem = WholePodsProblem(
+        request=request, count=np.array([2]), capacity=room, price=np.array([1.0]), nodes=0
+    )
+    assert bound_of(problem) == 0.0
+
+
 @given(whole_pods())
 @thorough
 def test_a_bound_holds_for_any_initial_contents(problem):

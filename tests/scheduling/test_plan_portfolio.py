@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace as changed
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
@@ -14,6 +15,7 @@ from benchmarks.inputs import load
 from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, SPOT, ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.api.records import LabelSelector, TopologySpread
+from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.placement.engine import PlacementEngine
 from karpenter_core.scheduling.portfolio import plan_portfolio, repacked_plan
 from karpenter_core.scheduling.portfolio.finished_plan import FinishedPlan
@@ -419,3 +421,30 @@ def test_few_large_nodes_are_bought_where_many_small_ones_save_less_than_their_f
     assert violations(asked, plan) == []
     assert [claim.cheapest.instance_type for claim in plan.claims] == ["large"] * 7
     assert [claim.cheapest.instance_type for claim in without.claims] == ["small"] * 294
+
+
+def relaxation_step(*, host=(), zonal=(), grows=()):
+    groups = tuple(SimpleNamespace(kind=kind, index=number) for number, kind in enumerate(host))
+    return SimpleNamespace(host=groups, zonal=zonal, grows=frozenset(grows))
+
+
+FREE = relaxation_step()
+ZONAL = relaxation_step(zonal=("zone",))
+
+
+@pytest.mark.parametrize(
+    ("steps", "tier"),
+    [
+        ([relaxation_step(host=[TopologyKind.SPREAD], grows=[0], zonal=("zone",))], 0),
+        ([relaxation_step(host=[TopologyKind.SPREAD], grows=[1], zonal=("zone",))], 1),
+        ([relaxation_step(host=[TopologyKind.AFFINITY], grows=[0])], 2),
+        ([relaxation_step(host=[TopologyKind.SPREAD])], 2),
+        ([ZONAL], 1),
+        ([FREE], 3),
+        ([FREE, ZONAL], 1),
+        ([], 3),
+    ],
+)
+def test_pods_that_force_nodes_are_placed_first_and_free_ones_last(steps, tier):
+    """Between them come those with zones, then those that share or avoid nodes of others."""
+    assert plan_portfolio.constraint_tier(steps) == tier

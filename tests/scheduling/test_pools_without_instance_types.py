@@ -53,3 +53,12 @@ def test_too_few_values_have_their_own_reason():
     assert excluded_pools(pool, types=types) == {"choosy": PoolConstraint.MIN_VALUES}
     wish = SolveOptions(min_values=MinValuesPolicy.BEST_EFFORT)
     assert excluded_pools(pool, types=types, options=wish) == {}
+
+
+def test_a_pool_without_a_catalogue_is_left_out():
+    """Its NodeClass is not resolved yet: the other pools are planned for."""
+    asked = problem([pod("web-0")], pools=[node_pool("good"), node_pool("later", weight=10)])
+    listed = {"good": asked.catalogues["good"]}
+
+    (made,) = solve(replace(asked, catalogues=listed)).claims
+    assert made.pool == "good"

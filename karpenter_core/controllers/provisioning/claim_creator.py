@@ -186,8 +186,6 @@ class ClaimCreator:
 
         For callers that need all claims or none, before they change anything. `leaving` as in `create`.
         """
-        if not planned:
-            return ""
         return next(iter(self._refusals(planned, leaving=leaving, counted=False).values()), "")
 
     def _refusals(

@@ -292,27 +292,24 @@ def compile_pool_steps(
     returns the reservations that they may use.
     """
     daemons = read_daemons(problem)
-    ordered = sorted(problem.pools, key=lambda pool: pool.name, reverse=True)
+    usable = [pool for pool in problem.pools if pool.name in problem.catalogues]
+    ordered = sorted(usable, key=lambda pool: pool.name, reverse=True)
     ordered.sort(key=lambda pool: -(pool.spec.weight or 0))
     columns: dict[str, CompiledCatalogue] = {}
     for pool in ordered:
-        catalogue = problem.catalogues.get(pool.name)
-        if catalogue is not None:
-            columns[pool.name] = cache.compiled(
-                pool.name,
-                catalogue,
-                currency=options.currency,
-                exchange_rates=options.exchange_rates,
-            )
-            yield 5
+        columns[pool.name] = cache.compiled(
+            pool.name,
+            problem.catalogues[pool.name],
+            currency=options.currency,
+            exchange_rates=options.exchange_rates,
+        )
+        yield 5
     reservations = find_available_reservations(columns.values())
     if not options.reserved_capacity:
         reservations = replace(reservations, capacity={})
     quotas = quota_lines(problem.quotas)
     compiled: list[CompiledPool] = []
     for pool in ordered:
-        if pool.name not in columns:
-            continue
         compiled.append(
             CompiledPool(
                 pool,

@@ -15,6 +15,8 @@ from karpenter_provider_alibabacloud.data import shipped_prices, shipped_rates
 from karpenter_provider_alibabacloud.price_file import read_price_file
 from karpenter_provider_alibabacloud.prices import (
     DISK_VERSION,
+    ON_DEMAND_LIFE,
+    SPOT_LIFE,
     RegionPrices,
     SpotAdvice,
     SpotQuote,
@@ -281,6 +283,21 @@ def test_old_prices_are_not_restored(tmp_path: Path):
     assert on_demand(days_later, LARGE) == 0.1
     assert days_later.spot(info(), A).amount == 0.1
     assert weeks_later.is_estimated(LARGE)
+
+
+def test_prices_as_old_as_they_may_get_are_not_restored(tmp_path: Path):
+    """They would be read again at once, and count as read until then."""
+    disk = DiskCache(tmp_path, "alibabacloud-prices-cn-hangzhou", version=DISK_VERSION)
+    made = prices({LARGE: 0.1})
+    spot(made, LARGE, {A: 0.02})
+    made.save(disk, now=NOW)
+    a_spot_life_later, a_life_later = RegionPrices(REGION), RegionPrices(REGION)
+    a_spot_life_later.restore(disk, now=NOW + SPOT_LIFE)
+    made.save(disk, now=NOW + timedelta(minutes=1))
+    a_life_later.restore(disk, now=NOW + ON_DEMAND_LIFE)
+
+    assert a_spot_life_later.spot_read_at(LARGE, 1) is None
+    assert a_life_later.on_demand_read_at(LARGE) is None
 
 
 @pytest.mark.parametrize("value", ["nonsense", [], {"currency": 5}, {"spot": {"x": 1}}])

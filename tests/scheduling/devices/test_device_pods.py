@@ -17,6 +17,7 @@ from karpenter_core.api.devices import (
 )
 from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, NODES, PRICE_PER_HOUR, SPOT_SHARE
 from karpenter_core.scheduling.devices import pod_claims
+from karpenter_core.scheduling.devices.pools import DeviceNode, PublishedPools
 from karpenter_core.scheduling.problem import LaunchQuota, PoolConstraint
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
@@ -433,6 +434,18 @@ def test_slices_of_unknown_nodes_are_ignored():
 
 def replace_slice(found, **fields):
     return msgspec.structs.replace(found, **fields)
+
+
+@pytest.mark.parametrize(
+    ("published", "count", "seen"),
+    [((), 1, []), ((), 2, [0]), (gpus(1), 1, [1]), (gpus(1), 2, [1])],
+    ids=["nothing", "nothing so far", "a device", "a device so far"],
+)
+def test_a_node_sees_a_pool_that_has_a_device_for_it_or_is_incomplete(published, count, seen):
+    """Of one that is incomplete nobody can say that it has none."""
+    pools = PublishedPools([resource_slice(*published, count=count)])
+    node = DeviceNode(requirements=Requirements(), name="node-1", may_narrow=False)
+    assert [len(pool.devices) for pool in pools.seen_by(node)] == seen
 
 
 # -- 357: devices that are held --------------------------------------------------------------------
