@@ -123,8 +123,8 @@ def parse_provider_id(text: str) -> tuple[str, str]:
     Raises:
         CloudProviderError: it is not the name of an ECS instance.
     """
-    region, dot, instance_id = text.rpartition(".")
-    if not dot or not region or not instance_id:
+    region, _, instance_id = text.rpartition(".")
+    if not region or not instance_id:
         raise CloudProviderError(f'provider ID "{text}" is not like <region>.<instance id>')
     return region, instance_id
 

@@ -57,7 +57,7 @@ _PLAIN_UID: Final = "!"
 def _written(claim: ClaimRef, node_pool: str) -> str:
     """Return name and UID, short; there is no colon and no space in either."""
     prefix = f"{node_pool}-"
-    if node_pool and claim.name.startswith(prefix):
+    if claim.name.startswith(prefix):
         name = f"{_POOL_AND}{claim.name.removeprefix(prefix)}"
     else:
         name = f"{_WHOLE}{claim.name}"

@@ -167,7 +167,7 @@ class AwsSettings:
             read.text("cluster-ca-bundle")
             or base64.b64encode(context.cluster.ca_bundle.encode()).decode()
         )
-        if ca_bundle and not _is_base64(ca_bundle):
+        if not _is_base64(ca_bundle):
             read.complain("--cluster-ca-bundle: must be base64")
         if complaint:
             read.complain(complaint)

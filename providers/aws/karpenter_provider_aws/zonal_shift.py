@@ -74,7 +74,7 @@ class ShiftedZones:
 
     def has(self, zone: str = "", *, zone_id: str = "") -> bool:
         """Whether a zone is one of them, by its name or by its id."""
-        return (bool(zone) and zone in self.names) or (bool(zone_id) and zone_id in self.ids)
+        return zone in self.names or zone_id in self.ids
 
     def refuse(self, action: str, *, what: str, zone: str) -> ZoneShiftedError | None:
         """Return the error for changing something in a zone; None where that is fine."""

@@ -83,9 +83,9 @@ class DescribedImage:
 
 def minor_version(version: str) -> str:
     """Return `1.34` of `v1.34.2-eks-1234`, and nothing of a text that is no version."""
-    major, dot, rest = version.removeprefix("v").partition(".")
+    major, _, rest = version.removeprefix("v").partition(".")
     minor = rest.split(".")[0].rstrip("+")
-    return f"{major}.{minor}" if dot and major.isdigit() and minor.isdigit() else ""
+    return f"{major}.{minor}" if major.isdigit() and minor.isdigit() else ""
 
 
 def unsupported_alias(alias: AmiAlias, kubernetes_version: str) -> str:

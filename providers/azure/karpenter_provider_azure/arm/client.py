@@ -93,7 +93,7 @@ def operation_class(method: str, path: str) -> str:
         return kind
     if not _POLLS.isdisjoint(names[2:3]):
         return f"{service}-polls"
-    if service != "compute" or names[:1] != ["virtualmachines"]:
+    if names[:1] != ["virtualmachines"]:
         return f"{service}-{kind}"
     if kind == "reads":
         return "compute-get-vm" if names[1:] else "compute-list-vms"

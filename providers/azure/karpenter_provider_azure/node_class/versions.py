@@ -44,7 +44,7 @@ def choose_version(current: str, served: str) -> VersionChoice:
     if numbers is None:
         raise CloudProviderError(f'the API server has the version "{served}", which is unreadable')
     current_numbers = parse_version(current) or KubernetesVersion(0, 0)
-    if not current or numbers > current_numbers:
+    if numbers > current_numbers:
         return VersionChoice(version=version, is_upgrade=bool(current))
     if numbers == current_numbers:
         return VersionChoice(version=current)
