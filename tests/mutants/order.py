@@ -79,9 +79,7 @@ def called_functions(
     ]
 
 
-def _chances(
-    tests: Iterable[str], mutant: Mutant, record: Record, root: Path
-) -> dict[str, float]:
+def _chances(tests: Iterable[str], mutant: Mutant, record: Record, root: Path) -> dict[str, float]:
     """Return how likely each test is to see a change, for the time that it takes."""
     module = f"{mutant.path}::"
     by_file: dict[str, list[tuple[float, str]]] = defaultdict(list)
