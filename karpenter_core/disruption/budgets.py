@@ -125,7 +125,7 @@ def next_opening(pool: NodePool, now: datetime) -> datetime | None:
         for budget in pool.spec.disruption.budgets
         if is_active(budget, now)
     )
-    return min((end for end in ends if end is not None and end > now), default=None)
+    return min((end for end in ends if end is not None), default=None)
 
 
 def allowed_by(budget: Budget, total: int, now: datetime) -> int:
@@ -234,7 +234,6 @@ def _budget_use(state_node: StateNode) -> BudgetUse:
 def _is_counted(state_node: StateNode) -> bool:
     return (
         state_node.claim is not None
-        and state_node.node is not None
         and state_node.initialized
         and bool(state_node.pool)
         and not is_instance_terminating(state_node.claim)

@@ -122,8 +122,8 @@ def _split_port(entry: str) -> _HostPort:
 
 
 def _network(text: str) -> IPv4Network | IPv6Network | None:
-    _, slash, length = text.partition("/")
-    if not slash or not length.isdecimal():  # Go knows no netmasks
+    length = text.partition("/")[2]
+    if not length.isdecimal():  # Go knows no netmasks
         return None
     try:
         return ip_network(text, strict=False)

@@ -144,7 +144,7 @@ def without_condition(claim: NodeClaim, condition_type: str) -> NodeClaim:
 
 def with_conditions(claim: NodeClaim, conditions: tuple[Condition, ...]) -> NodeClaim:
     """Return the claim with these conditions; the same object when nothing changed."""
-    if conditions is claim.status.conditions or conditions == claim.status.conditions:
+    if conditions == claim.status.conditions:
         return claim
     status = claim.status.model_copy(update={"conditions": conditions})
     return claim.model_copy(update={"status": status})

@@ -73,9 +73,9 @@ class PodSelector:
             value = labels.get(key)
             match operator:
                 case "In":
-                    good = value is not None and value in values
+                    good = value in values
                 case "NotIn":
-                    good = value is None or value not in values
+                    good = value not in values
                 case "Exists":
                     good = value is not None
                 case _:

@@ -301,7 +301,7 @@ class Ledger:
     def _apply_nomination(self, pod: PodView) -> bool:
         old = self._pod_nominations.get(pod.uid)
         if not pod.is_nominated:
-            return old is not None and self._pod_nominations.drop(pod.uid) is not None
+            return self._pod_nominations.drop(pod.uid) is not None
         if old is not None and old.node == pod.nominated_node_name:
             return False
         self._pod_nominations.put(pod.uid, PodNomination(pod.nominated_node_name, self._now))

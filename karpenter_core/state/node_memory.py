@@ -224,8 +224,7 @@ def _holds_alike(old: StateNode, new: StateNode) -> bool:
 def _admission(state_node: StateNode) -> _Admission:
     has_node = state_node.node is not None
     return _Admission(
-        is_placeable=not state_node.marked_for_deletion
-        and (has_node or not has_lost_node(state_node)),
+        is_placeable=not state_node.marked_for_deletion and not has_lost_node(state_node),
         is_starting=not state_node.initialized,
         has_node=has_node,
     )

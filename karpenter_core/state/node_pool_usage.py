@@ -187,7 +187,7 @@ def pool_usage(
         claim = state_node.claim
         if not state_node.pool or state_node.marked_for_deletion:
             continue
-        if leaving and claim is not None and claim.name in leaving:
+        if claim is not None and claim.name in leaving:
             continue
         parts = by_pool.setdefault(state_node.pool, [])
         parts.append(state_node.capacity)

@@ -119,10 +119,7 @@ def _node_class_ref(ref: NodeClassRef) -> int | None:
 
 def _taints(taints: Iterable[TaintSpec], *, is_given: bool) -> int | None:
     """Hash taints as a set; an explicit empty list differs from an absent one."""
-    hashes = [_taint(taint) for taint in taints]
-    if not hashes and not is_given:
-        return None
-    return _unordered(hashes)
+    return _unordered(_taint(taint) for taint in taints) if is_given else None
 
 
 def _taint(taint: TaintSpec) -> int:
@@ -152,7 +149,7 @@ def _struct_or_none(name: str, **fields: int | None) -> int | None:
 
 
 def _map(items: Mapping[str, str], *, is_given: bool) -> int | None:
-    if not items and not is_given:
+    if not is_given:
         return None
     return _finish(_unordered(_pair(_string(key), _string(items[key])) for key in items))
 

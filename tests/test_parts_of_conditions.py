@@ -1,0 +1,267 @@
+"""Rules of several parts: each part counts by itself."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from karpenter_core.api.nodepool import Budget
+from karpenter_core.api.records import HostPort
+from karpenter_core.disruption.budgets import is_active
+from karpenter_core.disruption.costs import lifetime_remaining
+from karpenter_core.errors import BadInputError
+from karpenter_core.kube.proxies import _address, _excludes
+from karpenter_core.kube.rate_limits import AsyncTokenBucket
+from karpenter_core.kube.resources import NODES, PODS
+from karpenter_core.kube.wire.kind_codec import is_version
+from karpenter_core.kube.wire.rollouts import _resolved
+from karpenter_core.lifecycle.changes import LifecycleStep, merge_steps
+from karpenter_core.lifecycle.node.eviction import EvictionVerdict, eviction_verdict
+from karpenter_core.lifecycle.node.interruption import _own_offering
+from karpenter_core.lifecycle.node.repair import UnhealthyLimit
+from karpenter_core.lifecycle.nodeclaim.consistency import shape_issues
+from karpenter_core.lifecycle.nodeclaim.expiration import expires_at
+from karpenter_core.scheduling.devices.cel_functions import _amount, _semver
+from karpenter_core.scheduling.pod_selectors import _value_error
+from karpenter_core.scheduling.ports import ports_conflict
+from karpenter_core.scheduling.requirements.requirement import Requirement
+from karpenter_core.scheduling.requirements.requirement_set import _suggest
+from karpenter_core.scheduling.resources import fits
+from karpenter_core.state.gang_places import parse_pods
+from karpenter_core.testing.builders import EPOCH
+from karpenter_core.testing.state_builders import node, node_claim
+from tests.controllers.clocks import TwoClocks
+
+
+@pytest.mark.parametrize(
+    "half", [{"schedule": "0 9 * * *"}, {"duration": "1h"}], ids=["schedule", "duration"]
+)
+def test_a_budget_with_half_of_a_window_is_refused(half):
+    with pytest.raises(BadInputError):
+        is_active(Budget.model_validate({"nodes": "1", **half}), EPOCH)
+
+
+def claim(**changes):
+    made = node_claim("web")
+    metadata = made.metadata.model_copy(update=changes.pop("metadata", {}))
+    spec = made.spec.model_copy(update=changes)
+    return made.model_copy(update={"metadata": metadata, "spec": spec})
+
+
+def test_a_claim_without_a_lifetime_or_a_beginning_does_not_expire():
+    hour = (
+        type(claim().spec)
+        .model_validate({**claim().spec.model_dump(by_alias=True), "expireAfter": "1h"})
+        .expire_after
+    )
+    now = EPOCH + timedelta(minutes=15)
+    lives = claim(expire_after=hour, metadata={"creation_timestamp": EPOCH})
+    unborn = claim(expire_after=hour, metadata={"creation_timestamp": None})
+    assert expires_at(lives) == EPOCH + timedelta(hours=1)
+    assert lifetime_remaining(lives, now) == 0.75
+    assert expires_at(unborn) is None
+    assert lifetime_remaining(unborn, now) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("entry", "host", "is_excluded"),
+    [
+        ("10.0.0.0/8", "10.1.2.3", True),
+        ("10.0.0.0/255.0.0.0", "10.1.2.3", False),
+        ("10.1.2.3", "10.1.2.3", True),
+        ("10.1.2.4", "10.1.2.3", False),
+        ("10.1.2.3", "example.com", False),
+        ("example.com", "10.1.2.3", False),
+        ("[::1]:443", "::1", True),
+        ("[::1:443", "::1", False),
+        ("::1", "::1", True),
+        ("example.com:443", "example.com", True),
+        ("example.com:80", "example.com", False),
+        ("example.com", "api.example.com", True),
+        ("*.example.com", "api.example.com", True),
+        (".example.com", "example.com", False),
+        (".example.com", "api.example.com", True),
+        ("example.com", "badexample.com", False),
+        (":443", "example.com", False),
+        (":443", "example.com.", False),
+    ],
+)
+def test_entries_of_no_proxy(entry, host, is_excluded):
+    assert _excludes(entry, host, "443", _address(host)) is is_excluded
+
+
+def test_objects_of_the_cluster_are_in_no_namespace():
+    assert NODES.path(namespace="web", name="n") == "/api/v1/nodes/n"
+    assert PODS.path(namespace="web", name="p") == "/api/v1/namespaces/web/pods/p"
+    assert PODS.path() == "/api/v1/pods"
+
+
+@pytest.mark.parametrize(("rate", "burst"), [(0, 1), (-1, 1), (1, 0)])
+def test_a_bucket_that_gives_nothing_is_refused(rate, burst):
+    with pytest.raises(ValueError, match="token bucket"):
+        AsyncTokenBucket(TwoClocks(), rate=rate, burst=burst)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [("", True), ("0", True), ("9" * 18, True), ("9" * 99, False), ("x", False), ("٣", False)],
+)
+def test_a_resource_version_is_a_number_of_some_digits(text, is_one):
+    assert is_version(text) is is_one
+
+
+@pytest.mark.parametrize("text", ["25", "x%", "%", "-5%", "٣%"])
+def test_a_limit_of_a_rollout_is_a_number_or_a_percentage(text):
+    with pytest.raises(ValueError, match="maxSurge"):
+        _resolved(text, "maxSurge", 10, up=True)
+    assert (_resolved("25%", "maxSurge", 10, up=True), _resolved(3, "x", 10, up=True)) == (3, 3)
+
+
+def test_steps_that_follow_each_other_keep_what_either_says():
+    error, other = ValueError("first"), ValueError("second")
+    plain, step = LifecycleStep(claim=claim()), LifecycleStep
+    full = step(claim=claim(), error=error, delete="why", exhausted_for="class")
+    later = step(claim=claim(), error=other, delete="later", exhausted_for="other")
+    for merged in (merge_steps(plain, full), merge_steps(full, plain), merge_steps(full, later)):
+        assert (merged.error, merged.delete, merged.exhausted_for) == (error, "why", "class")
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "causes", "verdict"),
+    [
+        (
+            500,
+            "This pod has more than one PodDisruptionBudget",
+            (),
+            EvictionVerdict.SEVERAL_BUDGETS,
+        ),
+        (500, "etcd is away", (), EvictionVerdict.FAILED),
+        (503, "This pod has more than one PodDisruptionBudget", (), EvictionVerdict.FAILED),
+        (403, "no", (), EvictionVerdict.DENIED),
+        (429, "no", ("DisruptionBudget",), EvictionVerdict.BLOCKED),
+        (429, "no", (), EvictionVerdict.THROTTLED),
+        (409, "no", (), EvictionVerdict.GONE),
+        (404, "no", (), EvictionVerdict.GONE),
+        (201, "", (), EvictionVerdict.EVICTED),
+        (302, "", (), EvictionVerdict.FAILED),
+    ],
+)
+def test_answers_to_evictions(status, message, causes, verdict):
+    assert eviction_verdict(status, message, causes) is verdict
+
+
+@pytest.mark.parametrize("missing", [INSTANCE_TYPE, ZONE, CAPACITY_TYPE])
+def test_an_offering_that_the_labels_do_not_name_is_none(missing):
+    labels = {INSTANCE_TYPE: "m-4x", ZONE: "a", CAPACITY_TYPE: "spot"}
+    assert len(_own_offering(claim(metadata={"labels": labels}))) == 1
+    labels.pop(missing)
+    assert _own_offering(claim(metadata={"labels": labels})) == ()
+
+
+def test_only_a_share_is_limited_to_a_hundred():
+    assert UnhealthyLimit.parse("150").allowed_of(1000) == 150
+    assert not UnhealthyLimit.parse("100").is_everything
+    assert UnhealthyLimit.parse("100%").is_everything
+    assert not UnhealthyLimit.parse("99%").is_everything
+    with pytest.raises(BadInputError):
+        UnhealthyLimit.parse("101%")
+
+
+def test_what_a_claim_does_not_expect_is_no_lack_of_its_node():
+    made = node_claim("web")
+    spec = made.spec.model_copy(
+        update={"resources": made.spec.resources.model_copy(update={"requests": REQUESTS})}
+    )
+    status = made.status.model_copy(update={"capacity": {"cpu": "4", "memory": "8Gi"}})
+    wants = made.model_copy(update={"spec": spec, "status": status})
+    held = node("n", capacity={"cpu": "4", "memory": "1Gi"})
+    assert [text.partition(" of ")[2].split(",")[0] for text in shape_issues(wants, held)] == [
+        "resource memory"
+    ]
+
+
+REQUESTS = {"cpu": "1", "memory": "1Gi", "example.com/gpu": "1", "example.com/none": "0"}
+
+
+@pytest.mark.parametrize("value", [True, "x", None])
+def test_a_truth_is_no_quantity(value):
+    with pytest.raises(TypeError):
+        _amount(value)
+
+
+@pytest.mark.parametrize("arguments", [(1,), (None,), ("1.2.3", 1), ("1.2.3", "yes")])
+def test_a_semantic_version_is_a_text_and_perhaps_a_truth(arguments):
+    with pytest.raises(TypeError):
+        _semver(*arguments)
+
+
+@pytest.mark.parametrize("values", [("-1",), ("x",), ("1", "2"), ()])
+def test_a_bound_is_one_number_that_is_not_negative(values):
+    assert _value_error("example.com/size", "Gt", values)
+    assert not _value_error("example.com/size", "Gt", ("0",))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_conflict"),
+    [
+        ((80, "TCP", ""), (80, "TCP", "10.0.0.1"), True),
+        ((80, "TCP", "10.0.0.1"), (80, "TCP", "0.0.0.0"), True),
+        ((80, "TCP", "10.0.0.1"), (80, "TCP", "10.0.0.1"), True),
+        ((80, "TCP", "10.0.0.1"), (80, "TCP", "10.0.0.2"), False),
+        ((80, "TCP", ""), (80, "UDP", ""), False),
+        ((80, "TCP", ""), (81, "TCP", ""), False),
+    ],
+)
+def test_ports_of_one_number_protocol_and_address_exclude_each_other(first, second, is_conflict):
+    one, other = (
+        HostPort(port=port, protocol=protocol, ip=address)
+        for port, protocol, address in (first, second)
+    )
+    assert ports_conflict(one, other) is is_conflict
+
+
+BOUNDED = Requirement.of("size", "Gt", ["4"])
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "is_guaranteed"),
+    [
+        ("Gt", ["3"], True), ("Gt", ["4"], True), ("Gt", ["5"], False), ("Lt", ["9"], False),
+        ("Exists", [], True), ("In", ["7"], False), ("NotIn", ["3"], True), ("NotIn", ["7"], False),
+    ],
+)  # fmt: skip
+def test_a_lower_bound_guarantees_lower_ones_and_what_it_excludes(operator, values, is_guaranteed):
+    assert BOUNDED.guarantees(Requirement.of("size", operator, values)) is is_guaranteed
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "is_guaranteed"),
+    [("Lt", ["5"], True), ("Lt", ["4"], True), ("Lt", ["3"], False), ("Gt", ["1"], False)],
+)
+def test_an_upper_bound_guarantees_higher_ones(operator, values, is_guaranteed):
+    bounded = Requirement.of("size", "Lt", ["4"])
+    assert bounded.guarantees(Requirement.of("size", operator, values)) is is_guaranteed
+
+
+def test_a_mistyped_label_suggests_the_one_with_its_name():
+    known = ["topology.kubernetes.io/zone", "kubernetes.io/arch"]
+    assert _suggest("zone", known) == known[0]
+    assert _suggest("topology.k8s.io/zone", known) == known[0]
+    assert _suggest("topology.k8s.io/", known) == ""
+    assert _suggest("example.com/other", known) == ""
+
+
+def test_nothing_goes_into_what_is_overdrawn():
+    assert fits({"cpu": 1}, {"cpu": 1})
+    assert fits({}, {"cpu": 0})
+    assert not fits({}, {"cpu": -1})
+    assert not fits({"cpu": 1}, {"cpu": 2, "memory": -1})
+    assert not fits({"gpu": 1}, {"cpu": 2})
+
+
+@pytest.mark.parametrize("text", ["x=1", "1=x", "1", "=", "0=1,x=2"])
+def test_places_that_cannot_be_read_are_none(text):
+    assert parse_pods(text) == {}
+    assert parse_pods("0=3,2=1") == {0: 3, 2: 1}
