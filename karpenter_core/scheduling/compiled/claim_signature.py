@@ -261,8 +261,8 @@ class ClaimSignature:
         most = np.zeros(used.shape[1], dtype=np.int64)
         for row in rows.T:
             spare = row[:, None] - used
-            room = np.minimum.reduce(spare[lines] // request[lines, None], axis=0)
-            room[np.minimum.reduce(spare, axis=0) < 0] = 0
+            room = np.minimum.reduce(spare[lines] // request[lines, None])
+            room[np.minimum.reduce(spare) < 0] = 0
             np.maximum(most, room, out=most)
         return most
 

@@ -147,7 +147,7 @@ class CompiledPool:
     ) -> int:
         """Return the rows that have an available offering which a claim may use."""
         allowed = self.allowed_groups(requirements, held)
-        offered: Mask = np.logical_or.reduce(np.isfinite(self.catalogue.prices[allowed]), axis=0)
+        offered: Mask = np.logical_or.reduce(np.isfinite(self.catalogue.prices[allowed]))
         return bits_of_mask(offered)
 
     def may_have(self, key: str) -> bool:

@@ -171,7 +171,7 @@ class PoolExplanation:
 
 def fitting(free: Amounts, request: Amounts) -> Mask:
     """Return which columns of `free` (resources x rows) hold a request (resources)."""
-    fits: Mask = np.logical_and.reduce(free >= request[:, None], axis=0)
+    fits: Mask = np.logical_and.reduce(free >= request[:, None])
     return fits
 
 

@@ -92,7 +92,7 @@ class _ContentsSearch:
         """Add contents, each on the cheapest shape that holds it; what none holds is left out."""
         problem, before = self._problem, len(self._shapes)
         needed = problem.request.astype(np.float64) @ contents
-        fits = np.logical_and.reduce(needed[:, :, None] <= problem.capacity[:, None, :], axis=0)
+        fits = np.logical_and.reduce(needed[:, :, None] <= problem.capacity[:, None, :])
         held = np.any(fits, axis=1) & np.any(contents, axis=0)
         prices = np.where(fits[held], problem.price, np.inf)
         self._contents = np.concatenate((self._contents, contents[:, held]), axis=1)

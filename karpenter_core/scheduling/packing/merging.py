@@ -109,7 +109,7 @@ class _PatternMerger:
         needs = np.stack([request @ part.content for part in parts], axis=1)
         now = price[[part.shape for part in parts]]
         both = needs[:, :, None] + needs[:, None, :]
-        holds = np.logical_and.reduce(both[:, :, :, None] <= capacity[:, None, None, :], axis=0)
+        holds = np.logical_and.reduce(both[:, :, :, None] <= capacity[:, None, None, :])
         cost = np.where(holds, price, np.inf)
         shapes = cost.argmin(axis=2)
         best = np.take_along_axis(cost, shapes[:, :, None], axis=2)[:, :, 0]

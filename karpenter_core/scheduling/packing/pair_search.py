@@ -125,7 +125,7 @@ class _PairSearch:
     def _cheapest(self, contents: FloatCounts) -> tuple[Prices, Columns]:
         """Return the price and number of the cheapest shape that holds each content."""
         needed = self._request @ contents
-        fits = np.logical_and.reduce(needed[:, :, None] <= self._capacity[:, None, :], axis=0)
+        fits = np.logical_and.reduce(needed[:, :, None] <= self._capacity[:, None, :])
         prices = np.where(fits, self._price, np.inf)
         shapes = prices.argmin(axis=1)
         return prices[np.arange(len(shapes)), shapes], shapes

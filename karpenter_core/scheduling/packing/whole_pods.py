@@ -95,14 +95,14 @@ class _BoundSearch:
     def alone(self) -> FloatCounts:
         """Return contents, K x K, of one size each, so that the program has a solution."""
         request, capacity = self._problem.request, self._problem.capacity
-        fits = np.logical_and.reduce(request[:, :, None] <= capacity[:, None, :], axis=0)
+        fits = np.logical_and.reduce(request[:, :, None] <= capacity[:, None, :])
         return np.diag(fits.any(axis=1).astype(np.float64))
 
     def add(self, contents: FloatCounts) -> None:
         """Add contents, each on the cheapest shape that holds it; what none holds is left out."""
         problem = self._problem
         needed = problem.request.astype(np.float64) @ contents
-        fits = np.logical_and.reduce(needed[:, :, None] <= problem.capacity[:, None, :], axis=0)
+        fits = np.logical_and.reduce(needed[:, :, None] <= problem.capacity[:, None, :])
         held = np.any(fits, axis=1) & np.any(contents, axis=0)
         prices = np.where(fits[held], problem.price, np.inf).min(axis=1, initial=np.inf)
         self._add(contents[:, held], prices)

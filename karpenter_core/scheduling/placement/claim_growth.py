@@ -80,7 +80,7 @@ class ClaimGrower:
             limit = shapes.capacity[:, shape]
             spare = limit[:, None] - nodes.used[:, columns]
             requested = task.request[task.lines, None]
-            fit_counts = np.minimum.reduce(spare[task.lines] // requested, axis=0)
+            fit_counts = np.minimum.reduce(spare[task.lines] // requested)
             fit_counts[(spare < 0).any(axis=0)] = 0
             if caps is not None:
                 np.minimum(fit_counts, caps[columns], out=fit_counts)

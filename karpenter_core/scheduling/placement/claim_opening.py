@@ -341,7 +341,7 @@ class ClaimOpener:
             return None  # cutting the list to the limits could break minValues
         shapes = claim.instance_shapes
         free = shapes.capacity
-        pods = np.minimum.reduce(free[task.lines] // request[task.lines, None], axis=0)
+        pods = np.minimum.reduce(free[task.lines] // request[task.lines, None])
         np.minimum(pods, min(cap, 1) if task.node_constraints.host_ports else cap, out=pods)
         candidates = pods.nonzero()[0]
         if not len(candidates):

@@ -389,7 +389,7 @@ def _entries(runs: Sequence[tuple[int, int]]) -> list[RecordedEntry]:
 def _on_cheapest(problem: PatternProblem, contents: Counts) -> list[NodePattern]:
     """Return nodes for contents (K x C), each on the cheapest shape that holds it."""
     needed = problem.request @ contents
-    fits = np.logical_and.reduce(needed[:, :, None] <= problem.capacity[:, None, :], axis=0)
+    fits = np.logical_and.reduce(needed[:, :, None] <= problem.capacity[:, None, :])
     shapes = np.where(fits, problem.price, np.inf).argmin(axis=1)
     return [
         NodePattern(shape=shape, content=contents[:, number], nodes=1)

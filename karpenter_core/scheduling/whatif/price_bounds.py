@@ -40,6 +40,6 @@ class PriceBounds:
 
     def lowest_single_price(self, amounts: Amounts) -> float:
         """Return the lowest price of one node for these amounts; inf: there is none."""
-        fits: Mask = np.logical_and.reduce(self._room >= amounts[:, None], axis=0)
+        fits: Mask = np.logical_and.reduce(self._room >= amounts[:, None])
         best = int(fits.argmax()) if len(fits) else 0
         return float(self._prices[best]) if len(fits) and fits[best] else inf
