@@ -76,6 +76,7 @@ def test_a_claim_without_a_lifetime_or_a_beginning_does_not_expire():
         ("example.com", "10.1.2.3", False),
         ("[::1]:443", "::1", True),
         ("[::1:443", "::1", False),
+        ("::1]:443", "::1", False),
         ("::1", "::1", True),
         ("example.com:443", "example.com", True),
         ("example.com:80", "example.com", False),
@@ -169,7 +170,7 @@ def test_only_a_share_is_limited_to_a_hundred():
         UnhealthyLimit.parse("101%")
 
 
-def test_what_a_claim_does_not_expect_is_no_lack_of_its_node():
+def test_resources_that_a_claim_does_not_expect_are_no_lack_of_its_node():
     made = node_claim("web")
     spec = made.spec.model_copy(
         update={"resources": made.spec.resources.model_copy(update={"requests": REQUESTS})}

@@ -214,7 +214,7 @@ def test_most_changes_of_pods_alone_renew_the_what_ifs():
     assert renewed >= 20
 
 
-def test_what_ifs_of_other_options_or_with_too_much_in_memory_are_not_renewed(monkeypatch):
+def test_questions_of_other_options_or_with_too_much_in_memory_are_not_renewed(monkeypatch):
     """Nor are those that have computed nothing yet."""
     changing = ChangingCluster(Random(1))
     problem = build_disruption_problem(changing.snapshot, now=changing.now, problem_settings=None)

@@ -49,7 +49,7 @@ def test_a_type_without_number_or_size_of_local_disks_has_no_labels_of_them(fiel
     assert described.get(labels.INSTANCE_LOCAL_DISK_SIZE) is None
 
 
-def test_what_is_listed_without_a_name_or_a_zone_is_left_out():
+def test_listed_resources_without_a_name_or_a_zone_are_left_out():
     def zone(**resource):
         group = {"SupportedResources": {"SupportedResource": [resource]}}
         return {"AvailableResources": {"AvailableResource": [group]}}
@@ -148,7 +148,7 @@ def test_an_event_of_no_instance_and_a_closed_one_are_left_out():
 
 
 @pytest.mark.parametrize("value", ["", None, 5])
-def test_what_is_no_text_of_a_date_is_no_moment(value):
+def test_values_other_than_dates_are_no_moments(value):
     assert _moment(value) is None
 
 
