@@ -18,6 +18,7 @@ import pytest
 
 from tests.mutants.__main__ import drawn
 from tests.mutants.areas import AREAS, ROOT, sources
+from tests.mutants.deciders import Marks, instrumented
 from tests.mutants.draw import Mutant, draw, enum_members, mutants_of
 from tests.mutants.equivalent import EQUIVALENT, fragment, reason_for
 from tests.mutants.frozen import FrozenTree, TreeChangedError
@@ -248,6 +249,40 @@ class TestOrder:
         ordered = self.ordered(record, tmp_path)
         assert 0 < ordered.index("tests/a/test_far.py::test") < 5
         assert 0 < ordered.index("tests/a/test_near.py::test_once") < 5
+
+
+class TestDeciders:
+    SOURCE = (
+        "def is_good(size, name, most):\n"
+        "    if size is not None and size < most and name:\n"
+        "        return True\n"
+        "    return [name or 'none' for _ in range(1) if not (size or name)]\n"
+    )
+
+    def idle(self, *calls):
+        """Return the parts and limits that decide nothing in these calls."""
+        places = []
+        code = instrumented(self.SOURCE, "m", places)
+        marks = Marks(bytearray(2 * len(places)))
+        space = {"__condition__": marks.condition, "__limit__": marks.limit}
+        exec(code, space)
+        plain = {}
+        exec(self.SOURCE, plain)
+        for call in calls:
+            assert space["is_good"](*call) == plain["is_good"](*call)
+        return {place.text for place in marks.idle(places)}
+
+    def test_a_part_decides_where_the_condition_had_another_result_without_it(self):
+        assert self.idle((1, "x", 2)) == {"size is not None", "size < most", "name"}
+        assert "size is not None" not in self.idle((None, "x", 2))
+        assert "name" not in self.idle((1, "", 2))
+        assert self.idle((3, "x", 2)) == {"size is not None", "size < most", "size"}
+        assert "size" not in self.idle((3, "", 2))
+
+    def test_a_limit_decides_where_both_sides_are_equal(self):
+        texts = self.idle((1, "x", 2), (3, "x", 2))
+        assert "size < most" in texts
+        assert "size < most" not in self.idle((2, "x", 2), (2, "x", 3))
 
 
 @pytest.mark.developer_tools
