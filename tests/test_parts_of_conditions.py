@@ -8,8 +8,8 @@ import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from karpenter_core.api.nodepool import Budget
-from karpenter_core.api.records import HostPort
-from karpenter_core.disruption.budgets import is_active
+from karpenter_core.api.records import HostPort, NodeSelectorRequirement, NodeSelectorTerm
+from karpenter_core.disruption.budgets import allowed_by, is_active
 from karpenter_core.disruption.costs import lifetime_remaining
 from karpenter_core.errors import BadInputError
 from karpenter_core.kube.proxies import _address, _excludes
@@ -24,8 +24,10 @@ from karpenter_core.lifecycle.node.repair import UnhealthyLimit
 from karpenter_core.lifecycle.nodeclaim.consistency import shape_issues
 from karpenter_core.lifecycle.nodeclaim.expiration import expires_at
 from karpenter_core.scheduling.devices.cel_functions import _amount, _semver
+from karpenter_core.scheduling.devices.pools import DeviceNode, node_terms_match
 from karpenter_core.scheduling.pod_selectors import _value_error
 from karpenter_core.scheduling.ports import ports_conflict
+from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.requirements.requirement import Requirement
 from karpenter_core.scheduling.requirements.requirement_set import _suggest
 from karpenter_core.scheduling.resources import fits
@@ -266,3 +268,24 @@ def test_nothing_goes_into_what_is_overdrawn():
 def test_places_that_cannot_be_read_are_none(text):
     assert parse_pods(text) == {}
     assert parse_pods("0=3,2=1") == {0: 3, 2: 1}
+
+
+@pytest.mark.parametrize("nodes", ["٣", "٣%", "x%", "%", "", "-1"])
+def test_a_budget_that_is_no_number_of_nodes_is_refused(nodes):
+    with pytest.raises(BadInputError):
+        allowed_by(Budget.model_construct(nodes=nodes, schedule=None, duration=None), 10, EPOCH)
+
+
+@pytest.mark.parametrize(
+    ("key", "operator", "value", "is_match"),
+    [
+        ("metadata.name", "In", "node-1", True),
+        ("metadata.name", "In", "other", False),
+        ("metadata.name", "NotIn", "node-1", False),
+        ("metadata.uid", "In", "node-1", False),
+    ],
+)
+def test_a_field_of_a_node_is_its_name(key, operator, value, is_match):
+    field = NodeSelectorRequirement(key=key, operator=operator, values=(value,))
+    node = DeviceNode(requirements=Requirements(), name="node-1", may_narrow=False)
+    assert node_terms_match((NodeSelectorTerm(match_fields=(field,)),), node) is is_match

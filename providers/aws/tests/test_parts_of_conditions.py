@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -32,8 +33,8 @@ from karpenter_provider_aws.interruption.directory import _from_node, instance_i
 from karpenter_provider_aws.kubelet.expressions import kubelet_expressions
 from karpenter_provider_aws.kubelet.fields import _is_number
 from karpenter_provider_aws.launch.template_groups import ClusterDetails
-from karpenter_provider_aws.prices import read_products
-from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones
+from karpenter_provider_aws.prices import read_products, read_spot_history
+from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones, ZonalShift, active_zone_ids
 from providers.aws.tests.catalogue.recorded_region import info
 
 INSTANCE = "aws:///eu-west-1a/i-1"
@@ -179,3 +180,39 @@ def test_a_zone_is_shifted_by_its_name_or_by_its_id():
     assert shifted.has(zone_id="use1-az1")
     assert not shifted.has("us-east-1b", zone_id="use1-az2")
     assert not NO_SHIFTS.has("us-east-1a", zone_id="use1-az1")
+
+
+@pytest.mark.parametrize(
+    ("ends_at", "is_applied", "is_active"),
+    [
+        (None, True, True),
+        (EPOCH + timedelta(seconds=1), True, True),
+        (EPOCH, True, False),
+        (None, False, False),
+    ],
+)
+def test_a_shift_is_active_from_its_application_to_its_end(ends_at, is_applied, is_active):
+    shift = ZonalShift(zone_id="use1-az1", ends_at=ends_at, is_applied=is_applied)
+    assert bool(active_zone_ids([shift], now=EPOCH)) is is_active
+
+
+def test_the_latest_amount_of_a_type_and_a_zone_is_its_spot_price():
+    def item(price, at=EPOCH, instance_type="m5.large", zone="us-east-1a"):
+        return {
+            "InstanceType": instance_type,
+            "AvailabilityZone": zone,
+            "SpotPrice": price,
+            "Timestamp": at,
+        }
+
+    later = EPOCH + timedelta(hours=1)
+    items = [
+        item("0.2"),
+        item("0.1", later),
+        item("0.3"),
+        item("Infinity", later + timedelta(hours=1)),
+        item("0.5", instance_type=""),
+        item("0.5", zone=""),
+    ]
+    for listed in (items, items[::-1]):
+        assert read_spot_history(listed) == {("m5.large", "us-east-1a"): 0.1}

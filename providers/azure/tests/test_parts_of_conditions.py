@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_provider_azure.arm.errors import ArmError, disallows_size
+from karpenter_provider_azure.catalogue.class_traits import (
+    LOCAL_DNS_CPUS,
+    LOCAL_DNS_MEMORY_MIB,
+    class_exclusion,
+)
 from karpenter_provider_azure.catalogue.price_reader import read_price_items
 from karpenter_provider_azure.catalogue.quotas import parse_usages
 from karpenter_provider_azure.cloud_environment import read_environment_file
@@ -160,3 +166,35 @@ def test_only_a_failed_provisioning_is_a_failure(code, is_failed):
 def test_a_machine_without_a_name_cannot_be_read(name):
     with pytest.raises(CloudProviderError, match="no name"):
         read_machine({"name": name, "id": "/x"}, location="westeurope")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fields", "is_excluded"),
+    [
+        ("local_dns", {}, False),
+        ("local_dns", {"cpus": LOCAL_DNS_CPUS - 1}, True),
+        ("local_dns", {"memory_mib": LOCAL_DNS_MEMORY_MIB - 1}, True),
+        ("artifact_streaming", {}, False),
+        ("artifact_streaming", {"arch": "arm64"}, True),
+        ("trusted_launch", {"trusted_launch": True}, False),
+        ("trusted_launch", {}, True),
+        ("encryption_at_host", {"encryption_at_host": True}, False),
+        ("encryption_at_host", {}, True),
+        ("", {"cpus": 1, "memory_mib": 1, "arch": "arm64"}, False),
+    ],
+)
+def test_a_size_that_lacks_what_the_node_class_asks_for_is_excluded(wanted, fields, is_excluded):
+    asked = dict.fromkeys(
+        ("gpu_drivers", "encryption_at_host", "trusted_launch", "local_dns", "artifact_streaming"),
+        False,
+    )
+    size = {
+        "gpus": 0,
+        "cpus": LOCAL_DNS_CPUS,
+        "memory_mib": LOCAL_DNS_MEMORY_MIB,
+        "arch": "amd64",
+        "trusted_launch": False,
+        "encryption_at_host": False,
+    }
+    traits = SimpleNamespace(os_sku="Ubuntu", **{**asked, **({wanted: True} if wanted else {})})
+    assert bool(class_exclusion(SimpleNamespace(**{**size, **fields}), traits)) is is_excluded
