@@ -11,10 +11,14 @@ from karpenter_core.api.nodepool import Budget
 from karpenter_core.api.records import HostPort, NodeSelectorRequirement, NodeSelectorTerm
 from karpenter_core.disruption.budgets import allowed_by, is_active
 from karpenter_core.disruption.costs import lifetime_remaining
-from karpenter_core.errors import BadInputError
+from karpenter_core.errors import BadInputError, SettingsError
+from karpenter_core.kube.api_errors import error_of
+from karpenter_core.kube.kubeconfig import _read_document
 from karpenter_core.kube.proxies import _address, _excludes
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.kube.resources import NODES, PODS
+from karpenter_core.kube.server_clock import _parse_date
+from karpenter_core.kube.transport import ApiResponse
 from karpenter_core.kube.wire.kind_codec import is_version
 from karpenter_core.kube.wire.rollouts import _resolved
 from karpenter_core.lifecycle.changes import LifecycleStep, merge_steps
@@ -87,6 +91,8 @@ def test_a_claim_without_a_lifetime_or_a_beginning_does_not_expire():
         (".example.com", "example.com", False),
         (".example.com", "api.example.com", True),
         ("example.com", "badexample.com", False),
+        ("10.0.0.999/8", "10.1.2.3", False),
+        ("é" * 70 + ".com", "é" * 70 + ".com", True),
         (":443", "example.com", False),
         (":443", "example.com.", False),
     ],
@@ -289,3 +295,28 @@ def test_a_field_of_a_node_is_its_name(key, operator, value, is_match):
     field = NodeSelectorRequirement(key=key, operator=operator, values=(value,))
     node = DeviceNode(requirements=Requirements(), name="node-1", may_narrow=False)
     assert node_terms_match((NodeSelectorTerm(match_fields=(field,)),), node) is is_match
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"), [("7", 7.0), ("٣", None), ("soon", None), ("", None), ("-1", None)]
+)
+def test_a_time_to_wait_is_a_number_of_seconds(header, seconds):
+    response = ApiResponse(status=503, headers={"retry-after": header}, body=b"{}")
+    waits = error_of(response, "list pods").retry_after
+    assert (waits and waits.total_seconds()) == seconds
+
+
+@pytest.mark.parametrize(
+    "header", ["", "soon", "Mon, 99 Mar 2026 10:00:00 GMT", "Mon, 02 Mar 99999 10:00:00 GMT"]
+)
+def test_a_date_that_cannot_be_read_says_nothing(header):
+    assert _parse_date(header) is None
+
+
+def test_an_empty_kubeconfig_has_no_fields(tmp_path):
+    file = tmp_path / "config"
+    file.write_text("", "utf-8")
+    assert _read_document(str(file)) == {}
+    file.write_text("- a\n", "utf-8")
+    with pytest.raises(SettingsError, match="not a kubeconfig"):
+        _read_document(str(file))

@@ -18,6 +18,11 @@ from karpenter_core.api.devices import (
 from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, NODES, PRICE_PER_HOUR, SPOT_SHARE
 from karpenter_core.scheduling.devices import pod_claims
 from karpenter_core.scheduling.devices.pools import DeviceNode, PublishedPools
+from karpenter_core.scheduling.devices.requests import (
+    MAX_DEVICES_PER_CLAIM,
+    DeviceRefusal,
+    read_claim,
+)
 from karpenter_core.scheduling.problem import LaunchQuota, PoolConstraint
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
@@ -32,6 +37,7 @@ from karpenter_core.testing.builders import (
 )
 from tests.scheduling.acceptance.workloads import TEST, spread
 from tests.scheduling.devices.builders import (
+    CLASS,
     DRIVER,
     ZONE,
     allocated,
@@ -226,6 +232,36 @@ def test_a_selector_that_cannot_be_evaluated_refuses_the_pod():
 def test_an_unsupported_claim_is_refused_with_its_reason(unsupported):
     plan = planned([device_pod("p", "gpu")], TYPES, claim("gpu", unsupported=unsupported))
     assert unsupported in reason(plan, "p")
+
+
+def refused_request(one, **classes):
+    found = read_claim(claim("gpu", one), {CLASS: device_class(), **classes})
+    return found.message.partition('": ')[2] if isinstance(found, DeviceRefusal) else ""
+
+
+def test_a_request_says_why_it_cannot_be_met():
+    """By no device of any node, however many there are."""
+    admin = first_available("gpu", request(admin_access=True))
+    odd = msgspec.structs.replace(device_class("odd"), unsupported="a selector of no kind")
+    nothing = msgspec.structs.replace(request(), alternatives=())
+    assert refused_request(request()) == ""
+    assert refused_request(request(count=1)) == ""
+    assert refused_request(request(admin_access=True)) == ""
+    assert refused_request(nothing) == 'request "gpu" asks for nothing'
+    assert "count 0 is not above zero" in refused_request(request(count=0))
+    assert 'deviceclass "gone" not found' in refused_request(request(device_class="gone"))
+    assert "a selector of no kind" in refused_request(request(device_class="odd"), odd=odd)
+    assert "adminAccess is not possible" in refused_request(admin)
+    most = MAX_DEVICES_PER_CLAIM
+    assert refused_request(request(count=most)) == ""
+    assert f"at most {most}" in refused_request(request(count=most + 1))
+
+
+@pytest.mark.parametrize(("effect", "placed"), [("NoSchedule", 0), ("NoExecute", 0), ("None", 1)])
+def test_a_taint_of_a_device_without_an_effect_refuses_nothing(effect, placed):
+    tainted = devices_of(device("gpu-0", taints=(DeviceTaint(key="broken", effect=effect),)))
+    plan = planned([device_pod("p", "gpu")], [gpu_type("b-one", tainted)], claim("gpu"))
+    assert len(plan.claims) == placed
 
 
 # -- 355: zones ------------------------------------------------------------------------------------
