@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from karpenter_core.api.nodepool import Budget
 from karpenter_core.api.records import HostPort, NodeSelectorRequirement, NodeSelectorTerm
 from karpenter_core.disruption.budgets import allowed_by, is_active
 from karpenter_core.disruption.costs import lifetime_remaining
+from karpenter_core.disruption.savings_estimate import _capacity_type
 from karpenter_core.errors import BadInputError, SettingsError
 from karpenter_core.kube.api_errors import error_of
 from karpenter_core.kube.kubeconfig import _read_document
@@ -35,8 +37,10 @@ from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.requirements.requirement import Requirement
 from karpenter_core.scheduling.requirements.requirement_set import _suggest
 from karpenter_core.scheduling.resources import fits
-from karpenter_core.state.gang_places import parse_pods
-from karpenter_core.testing.builders import EPOCH
+from karpenter_core.state import unusable_pools
+from karpenter_core.state.gang_places import parse_places, parse_pods, places_details
+from karpenter_core.state.unusable_pools import _why_unusable
+from karpenter_core.testing.builders import EPOCH, node_pool
 from karpenter_core.testing.state_builders import node, node_claim
 from tests.controllers.clocks import TwoClocks
 
@@ -320,3 +324,48 @@ def test_an_empty_kubeconfig_has_no_fields(tmp_path):
     file.write_text("- a\n", "utf-8")
     with pytest.raises(SettingsError, match="not a kubeconfig"):
         _read_document(str(file))
+
+
+@pytest.mark.parametrize(
+    ("labels", "capacity_type"),
+    [
+        ({CAPACITY_TYPE: "reserved", "x": "spot"}, "reserved"),
+        ({"eks.amazonaws.com/capacityType": "SPOT"}, "spot"),
+        ({"eks.amazonaws.com/capacityType": "ON_DEMAND"}, "on-demand"),
+        ({}, "on-demand"),
+    ],
+)
+def test_the_capacity_type_of_another_autoscalers_node(labels, capacity_type):
+    assert _capacity_type(labels) == capacity_type
+
+
+@pytest.mark.parametrize(("excluded", "value"), [(["5"], ""), ([], "5")])
+def test_no_value_lies_between_bounds_that_leave_none(excluded, value):
+    between = Requirement.of("size", "Gt", ["4"]).intersection(Requirement.of("size", "Lt", ["6"]))
+    assert between.intersection(Requirement.of("size", "NotIn", excluded)).any_value() == value
+
+
+@pytest.mark.parametrize("text", ["not json", "[]", "5", '{"claim": 5}'])
+def test_places_in_a_status_that_cannot_be_read_are_none(text):
+    (key,) = places_details({"claim": {0: 3}})
+    assert parse_places(places_details({"claim": {0: 3}})) == {"claim": {0: 3}}
+    assert not any(parse_places({key: text}).values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_served", "why"),
+    [
+        ({"metadata": {"deletion_timestamp": EPOCH}}, True, "it is being deleted"),
+        ({"spec": {"replicas": 0}}, True, "it is static"),
+        ({}, False, "no loaded provider serves"),
+        ({}, True, "is sold out"),
+    ],
+)
+def test_a_pool_says_why_it_is_not_used(monkeypatch, changes, is_served, why):
+    monkeypatch.setattr(unusable_pools, "_why_unready", lambda _: "")
+    pool = node_pool("web")
+    for part, update in changes.items():
+        changed = getattr(pool, part).model_copy(update=update)
+        pool = pool.model_copy(update={part: changed})
+    snapshot = SimpleNamespace(manages=lambda _: is_served)
+    assert _why_unusable(pool, snapshot, "is sold out").startswith(why)

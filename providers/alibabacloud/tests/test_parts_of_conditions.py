@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.bootstrap.scripts import pool_runtime
 from karpenter_provider_alibabacloud.catalogue.requirements import instance_labels
@@ -15,6 +15,7 @@ from karpenter_provider_alibabacloud.catalogue.stock import read_listing
 from karpenter_provider_alibabacloud.codes import ErrorClass, classify
 from karpenter_provider_alibabacloud.conversion.scaling_groups import _configuration
 from karpenter_provider_alibabacloud.described_instances import FOREIGN_MARKS, parse_provider_id
+from karpenter_provider_alibabacloud.discovery.call_errors import is_refusal
 from karpenter_provider_alibabacloud.discovery.families import (
     FamilyMembership,
     ListedImage,
@@ -24,6 +25,7 @@ from karpenter_provider_alibabacloud.discovery.reservations import _end
 from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS, NODE_CLAIM_TAG, _read
 from karpenter_provider_alibabacloud.interruption.system_events import _moment, read_events
 from karpenter_provider_alibabacloud.late_taints import is_late_tainted
+from karpenter_provider_alibabacloud.node_class.dry_runs import PASSED, dry_run_outcome
 from karpenter_provider_alibabacloud.price_queries import read_spot_advice, read_spot_history
 from karpenter_provider_alibabacloud.sdk import _items
 from karpenter_provider_alibabacloud.sdk_caller import _text
@@ -193,3 +195,28 @@ def test_a_list_that_is_missing_at_any_depth_is_empty(answer):
 
 def test_an_error_text_of_the_sdk_may_be_missing():
     assert [_text(each) for each in (None, "None", "", "denied")] == ["", "", "", "denied"]
+
+
+def test_an_answer_without_an_error_passes_a_trial():
+    assert dry_run_outcome(None) is PASSED
+
+
+@pytest.mark.parametrize(
+    ("error", "refuses"),
+    [
+        (AuthError("no", action="ecs:RunInstances"), True),
+        (ThrottledError("slow down"), False),
+        (CloudProviderError("?"), False),
+    ],
+)
+def test_only_an_answer_that_stays_the_same_is_a_refusal(error, refuses):
+    assert is_refusal(error) is refuses
+
+
+def test_resources_of_another_kind_are_not_listed():
+    groups = [
+        {"Type": kind, "SupportedResources": {"SupportedResource": [{"Value": value}]}}
+        for kind, value in (("InstanceType", "ecs.a"), ("SystemDisk", "cloud_essd"))
+    ]
+    zone = {"ZoneId": "a", "AvailableResources": {"AvailableResource": groups}}
+    assert read_listing({"AvailableZones": {"AvailableZone": [zone]}}).listed == {"ecs.a": ("a",)}

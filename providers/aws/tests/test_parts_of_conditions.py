@@ -27,12 +27,13 @@ from karpenter_provider_aws.conversion.selectors import _read
 from karpenter_provider_aws.described_instances import CLAIM_TAGS, FOREIGN_MARKS, read_instance
 from karpenter_provider_aws.discovery.images import minor_version
 from karpenter_provider_aws.families.al2023 import _is_mapping
-from karpenter_provider_aws.families.mime_parts import _headers
+from karpenter_provider_aws.families.mime_parts import _headers, mime_parts
 from karpenter_provider_aws.interruption.blocks import _blocks_of_nodes
 from karpenter_provider_aws.interruption.directory import _from_node, instance_id_of
 from karpenter_provider_aws.kubelet.expressions import kubelet_expressions
 from karpenter_provider_aws.kubelet.fields import _is_number
 from karpenter_provider_aws.launch.template_groups import ClusterDetails
+from karpenter_provider_aws.node_class.dry_runs import PASSED, dry_run_outcome
 from karpenter_provider_aws.prices import read_products, read_spot_history
 from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones, ZonalShift, active_zone_ids
 from providers.aws.tests.catalogue.recorded_region import info
@@ -216,3 +217,11 @@ def test_the_latest_amount_of_a_type_and_a_zone_is_its_spot_price():
     ]
     for listed in (items, items[::-1]):
         assert read_spot_history(listed) == {("m5.large", "us-east-1a"): 0.1}
+
+
+def test_a_header_without_a_body_has_no_parts():
+    assert mime_parts('Content-Type: multipart/mixed; boundary="x"') == ()
+
+
+def test_an_answer_without_an_error_passes_a_trial():
+    assert dry_run_outcome("ec2:RunInstances", None, instance_profile="") is PASSED

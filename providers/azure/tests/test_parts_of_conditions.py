@@ -8,7 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_provider_azure.arm.errors import ArmError, disallows_size
+from karpenter_core.testing.state_builders import node_claim
+from karpenter_provider_azure.arm.errors import ArmError, _error_in_text, disallows_size
+from karpenter_provider_azure.bootstrap.provision_profile import _seconds
 from karpenter_provider_azure.catalogue.class_traits import (
     LOCAL_DNS_CPUS,
     LOCAL_DNS_MEMORY_MIB,
@@ -21,11 +23,13 @@ from karpenter_provider_azure.conversion.agent_pools import _tag_number
 from karpenter_provider_azure.images.versions import newest_node_image_versions
 from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG
 from karpenter_provider_azure.instances.vm_reader import is_owned
+from karpenter_provider_azure.json_service import _failure
 from karpenter_provider_azure.labels import AKS_MACHINE_NODE_CLAIM_TAG, CLUSTER_TAG, NODE_POOL_TAG
 from karpenter_provider_azure.launch.image_tokens import _instant, _token
 from karpenter_provider_azure.launch.node_network import NetworkInterface, network_profile
 from karpenter_provider_azure.launch.vm_calls import failure_in_view
 from karpenter_provider_azure.machines.described_machines import read_machine
+from karpenter_provider_azure.resource_ids import named_after_claim
 
 
 @pytest.mark.parametrize(
@@ -198,3 +202,34 @@ def test_a_size_that_lacks_what_the_node_class_asks_for_is_excluded(wanted, fiel
     }
     traits = SimpleNamespace(os_sku="Ubuntu", **{**asked, **({wanted: True} if wanted else {})})
     assert bool(class_exclusion(SimpleNamespace(**{**size, **fields}), traits)) is is_excluded
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('{"error": {"code": "x"}}', {"code": "x"}),
+        (' {"code": "x"}', {"code": "x"}),
+        ("{no json", None),
+        ("[1]", None),
+        ("text", None),
+        (None, None),
+    ],
+)
+def test_an_error_may_be_the_text_of_another_one(text, error):
+    assert _error_in_text(text) == error
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1h", 3600), ("", None), ("soon", None)])
+def test_a_duration_that_cannot_be_read_is_left_out(text, seconds):
+    assert _seconds(text) == seconds
+
+
+def test_only_an_answer_of_the_service_is_its_failure():
+    assert _failure(ValueError("a mistake of ours")) is None
+
+
+@pytest.mark.parametrize("provider_id", ["", "azure:///x", "aws:///a/i-1"])
+def test_an_id_that_cannot_be_read_is_named_after_no_claim(provider_id):
+    made = node_claim("web")
+    status = made.status.model_copy(update={"provider_id": provider_id})
+    assert named_after_claim(made.model_copy(update={"status": status})) == ""
