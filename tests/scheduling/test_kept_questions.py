@@ -1,4 +1,4 @@
-"""What-ifs are kept only where nothing but pods has changed: each other field makes new ones.
+"""Each change but of pods makes new what-ifs: questions are kept for no other one.
 
 The tests name every field, so that a new one must be thought of.
 """
