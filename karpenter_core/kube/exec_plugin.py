@@ -157,7 +157,7 @@ class ExecPlugin:
     def _environment(self, *, is_interactive: bool) -> dict[str, str]:
         environment = dict(os.environ)
         for entry in self._settings.get("env") or ():
-            environment[str(entry["name"])] = str(entry["value"])
+            environment[str(entry["name"])] = str(entry.get("value") or "")
         spec: JsonObject = {"interactive": is_interactive}
         if self._cluster_info is not None:
             spec["cluster"] = self._cluster_info

@@ -198,6 +198,8 @@ def _read_document(path: str) -> JsonMapping:
         content: object = yaml.safe_load(Path(path).expanduser().read_text())
     except yaml.YAMLError as error:
         raise SettingsError(f"kubeconfig {path}: {_yaml_problem(error)}") from error
+    except RecursionError as error:
+        raise SettingsError(f"kubeconfig {path}: is nested too deeply") from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"kubeconfig {path}: is not UTF-8 text") from error
     except OSError as error:
@@ -259,9 +261,10 @@ def _read_user(entry: _Entry) -> JsonObject:
         user.pop("token", None)
     if "as" not in user and not user.keys().isdisjoint({"as-uid", "as-groups", "as-user-extra"}):
         raise entry.error("as: missing; it is required with as-uid, as-groups and as-user-extra")
-    extra = cast("JsonObject", user.get("as-user-extra") or {})
-    if not all(isinstance(values, list) for values in extra.values()):
-        raise entry.error("as-user-extra: must be an object of lists")
+    extra = cast("dict[object, object]", user.get("as-user-extra") or {})
+    for key, values in extra.items():
+        if not isinstance(key, str) or not isinstance(values, list):
+            raise entry.error("as-user-extra: must be an object of lists")
     if "exec" in user:
         user["exec"] = _read_exec(entry, cast("JsonObject", user["exec"]))
     return user
@@ -277,7 +280,7 @@ def _read_exec(entry: _Entry, settings: JsonObject) -> JsonObject:
     variables: object = settings.get("env") or []
     entries = cast("list[object]", variables) if isinstance(variables, list) else [variables]
     for each in entries:
-        if not isinstance(each, dict) or not each.keys() >= {"name", "value"}:
+        if not isinstance(each, dict) or "name" not in each:
             raise entry.error("exec.env: must be a list of objects with name and value")
     return settings
 

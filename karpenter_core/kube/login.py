@@ -275,6 +275,7 @@ async def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Log
         ValueError,
         TypeError,
         KeyError,
+        AttributeError,
     ) as error:
         raise SettingsError(f"kubeconfig {paths}: {error}") from error
     return Login(

@@ -195,8 +195,33 @@ async def test_requests_act_as_the_user_whom_the_kubeconfig_names(tmp_path):
         (config(user={"exec": {"env": ["A=b"]}}), "exec.env: must be a list of objects"),
         (config(user={"as-groups": ["a"]}), "as: missing"),
         (config(user={"as": "a", "as-user-extra": {"b": "c"}}), "as-user-extra: must be an object"),
+        (config(user={"as": "a", "as-user-extra": [1]}), "as-user-extra: must be an object"),
     ],
 )
 def test_a_kubeconfig_that_kubectl_refuses_is_refused_with_its_cause(tmp_path, document, message):
     with pytest.raises(SettingsError, match=f"^kubeconfig {tmp_path}/config: .*{message}"):
         read_one(tmp_path, document)
+
+
+def test_a_key_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "config"
+    path.write_text(
+        json.dumps(config(user={"as": "a", "as-user-extra": {"KEY": ["b"]}})).replace('"KEY"', "5")
+    )
+    with pytest.raises(SettingsError, match="as-user-extra: must be an object of lists"):
+        read_kubeconfig(str(path), None)
+
+
+def test_a_kubeconfig_that_is_nested_too_deeply_is_refused(tmp_path):
+    path = tmp_path / "config"
+    path.write_text("[" * 5_000)
+    with pytest.raises(SettingsError, match=f"^kubeconfig {path}: is nested too deeply"):
+        read_kubeconfig(str(path), None)
+
+
+async def test_a_token_that_is_no_text_is_refused(tmp_path):
+    provider = {"name": "oidc", "config": {"id-token": 5}}
+    path = write(tmp_path / "config", config(user={"auth-provider": provider}))
+    with pytest.raises(SettingsError, match=f"^kubeconfig {path}: "):
+        async with connected(path):
+            pass
