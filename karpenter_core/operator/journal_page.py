@@ -18,6 +18,7 @@ __all__ = ["PATH", "decisions_page"]
 
 PATH: Final = "/debug/decisions"
 DEFAULT_LIMIT: Final = 100
+_LIMIT_DIGITS: Final = 9
 _PARAMETERS: Final = frozenset({"limit", "kind"})
 _KINDS: Final = (DISRUPT, PROVISION)
 
@@ -37,5 +38,7 @@ def decisions_page(journal: DecisionJournal, query: Mapping[str, str]) -> bytes:
     kind = query.get("kind", "")
     if kind and kind not in _KINDS:
         raise BadInputError(f'kind: "{kind}" is none of {", ".join(_KINDS)}')
-    decisions = journal.latest(int(text), kind=kind)
+    digits = text.lstrip("0") or "0"
+    limit = int(digits) if len(digits) <= _LIMIT_DIGITS else None  # more than there are
+    decisions = journal.latest(limit, kind=kind)
     return msgspec.json.encode({"decisions": [decision_document(item) for item in decisions]})

@@ -77,7 +77,8 @@ def _seconds(query: Mapping[str, str]) -> int:
     if unknown:
         raise BadInputError(f'unknown parameter "{unknown[0]}"; known: seconds')
     text = query.get("seconds", str(DEFAULT_SECONDS))
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_SECONDS):
+    is_short = len(text) <= len(str(MAX_SECONDS))  # no number of thousands of digits is read
+    if not (is_short and text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_SECONDS):
         raise BadInputError(f'seconds: "{text}" is not a number from 1 to {MAX_SECONDS}')
     return int(text)
 

@@ -44,6 +44,12 @@ async def test_the_newest_come_first_and_a_hundred_by_default(journal):
     assert ids(journal, limit="0") == []
 
 
+@pytest.mark.parametrize("limit", ["0200", "9" * 20, "9" * 5000])
+async def test_a_limit_may_be_larger_than_any_number_of_decisions(journal, limit):
+    """Python reads no number of thousands of digits, and counts no more than a machine word."""
+    assert len(ids(journal, limit=limit)) == 200
+
+
 async def test_one_kind_may_be_selected(journal):
     """The limit counts what is shown."""
     assert ids(journal, limit="2", kind="provision") == ["id-198", "id-196"]

@@ -60,6 +60,7 @@ def test_stacks_are_collapsed_with_the_outermost_frame_first():
     ("query", "said"),
     [
         ({"seconds": "0"}, 'seconds: "0" is not a number from 1 to 300'),
+        ({"seconds": "9" * 5000}, f'seconds: "{"9" * 5000}" is not a number from 1 to 300'),
         ({"seconds": "301"}, 'seconds: "301" is not'),
         ({"seconds": "long"}, 'seconds: "long" is not'),
         ({"second": "1"}, 'unknown parameter "second"; known: seconds'),
