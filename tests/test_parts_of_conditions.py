@@ -9,12 +9,18 @@ import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from karpenter_core.api.nodepool import Budget
-from karpenter_core.api.records import HostPort, NodeSelectorRequirement, NodeSelectorTerm
+from karpenter_core.api.records import (
+    HostPort,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    OwnerView,
+)
 from karpenter_core.disruption.budgets import allowed_by, is_active
 from karpenter_core.disruption.costs import lifetime_remaining
 from karpenter_core.disruption.savings_estimate import _capacity_type
 from karpenter_core.errors import BadInputError, SettingsError
 from karpenter_core.kube.api_errors import error_of
+from karpenter_core.kube.exec_plugin import ExecPlugin
 from karpenter_core.kube.kubeconfig import _read_document
 from karpenter_core.kube.proxies import _address, _excludes
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
@@ -23,7 +29,7 @@ from karpenter_core.kube.server_clock import _parse_date
 from karpenter_core.kube.transport import ApiResponse
 from karpenter_core.kube.wire.kind_codec import is_version
 from karpenter_core.kube.wire.rollouts import _resolved
-from karpenter_core.lifecycle.changes import LifecycleStep, merge_steps
+from karpenter_core.lifecycle.changes import LifecycleStep, _owner_json, merge_steps
 from karpenter_core.lifecycle.node.eviction import EvictionVerdict, eviction_verdict
 from karpenter_core.lifecycle.node.interruption import _own_offering
 from karpenter_core.lifecycle.node.repair import UnhealthyLimit
@@ -31,6 +37,7 @@ from karpenter_core.lifecycle.nodeclaim.consistency import shape_issues
 from karpenter_core.lifecycle.nodeclaim.expiration import expires_at
 from karpenter_core.scheduling.devices.cel_functions import _amount, _semver
 from karpenter_core.scheduling.devices.pools import DeviceNode, node_terms_match
+from karpenter_core.scheduling.explain.pod_topology import _pods
 from karpenter_core.scheduling.pod_selectors import _value_error
 from karpenter_core.scheduling.ports import ports_conflict
 from karpenter_core.scheduling.requirements import Requirements
@@ -369,3 +376,52 @@ def test_a_pool_says_why_it_is_not_used(monkeypatch, changes, is_served, why):
         pool = pool.model_copy(update={part: changed})
     snapshot = SimpleNamespace(manages=lambda _: is_served)
     assert _why_unusable(pool, snapshot, "is sold out").startswith(why)
+
+
+@pytest.mark.parametrize("missing", ["command", "apiVersion"])
+@pytest.mark.parametrize("value", [None, "", 5], ids=["none", "empty", "number"])
+def test_a_credential_plug_in_has_a_command_and_a_version(missing, value):
+    settings = {"command": "get-token", "apiVersion": "client.authentication.k8s.io/v1"}
+    ExecPlugin(settings, clock=TwoClocks())
+    if value == "":
+        del settings[missing]
+    else:
+        settings[missing] = value
+    with pytest.raises(SettingsError, match=f"exec: {missing} is missing"):
+        ExecPlugin(settings, clock=TwoClocks())
+
+
+@pytest.mark.parametrize("flags", [(True, True), (True, False), (False, True), (False, False)])
+def test_an_owner_reference_has_the_flags_of_its_owner(flags):
+    controller, blocks = flags
+    owner = OwnerView(
+        api_version="v1",
+        kind="Node",
+        name="n",
+        uid="u",
+        controller=controller,
+        block_owner_deletion=blocks,
+    )
+    written = _owner_json(owner)
+    assert (written.get("controller"), written.get("blockOwnerDeletion")) == (
+        controller or None,
+        blocks or None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "text"),
+    [
+        (None, "all pods in any namespace"),
+        (frozenset({"default"}), "all pods"),
+        (frozenset(), "all pods in no namespace"),
+        (frozenset({"b", "a"}), "all pods in namespaces a, b"),
+    ],
+)
+def test_a_group_says_in_which_namespaces_it_counts_pods(namespaces, text):
+    shape = SimpleNamespace(namespace="default")
+    explanation = SimpleNamespace(pod_class=SimpleNamespace(shape=shape))
+    everything = SimpleNamespace(labels=(), expressions=())
+    group = SimpleNamespace(selector=everything, namespaces=namespaces)
+    assert _pods(explanation, group) == text
+    assert _pods(explanation, SimpleNamespace(selector=None, namespaces=None)) == "no pods"

@@ -48,6 +48,10 @@ def test_a_pod_needs_a_new_node_with_a_device_where_none_is_free():
     assert [made.instance_types for made in verdict.claims] == [("one",)]
     assert question().evaluate(["old"], max_claims=0).outcome is WhatIfOutcome.TOO_MANY
     assert question().evaluate(["old"], below_price=0.0).outcome is WhatIfOutcome.TOO_DEAR
+    assert question().evaluate(["old"], max_claims=1).outcome is WhatIfOutcome.CLAIMS
+    cost = verdict.cost_per_hour
+    assert question().evaluate(["old"], below_price=cost).outcome is WhatIfOutcome.TOO_DEAR
+    assert question().evaluate(["old"], below_price=2 * cost).outcome is WhatIfOutcome.CLAIMS
 
 
 def test_a_node_stays_if_nothing_has_a_device_for_its_pod():
