@@ -116,6 +116,38 @@ def test_controllers_are_woken_by_changes_of_what_they_decide_by(tmp_path, monke
     run_controller(tmp_path, scenario)
 
 
+WAITING = {
+    "capacity_buffer.controller", "catalogue.controller", "disruption.controller",
+    "interruption.controller", "node.health", "node.termination", "nodeclaim.drift",
+    "nodeclaim.garbage_collection", "nodeclaim.instance_sync", "nodeclaim.lifecycle",
+    "nodeclass.controller", "nodeoverlay.controller", "nodepool.controller",
+    "observability.conditions", "provisioning.provisioner", "static.pool_changes",
+}  # fmt: skip
+"""Modules of controllers that decide nothing before all objects are listed."""
+
+
+def test_controllers_wait_until_all_objects_are_listed(tmp_path, monkeypatch):
+    """Instances of claims that are not listed yet would be taken for nobody's."""
+    found = set()
+    wait_synced = ClusterState.wait_synced
+
+    def waiting(state):
+        module = sys._getframe(1).f_globals["__name__"]
+        found.add(module.removeprefix("karpenter_core.controllers."))
+        return wait_synced(state)
+
+    monkeypatch.setattr(ClusterState, "wait_synced", waiting)
+
+    async def scenario(scene):
+        scene.start(
+            "--feature-gates=NodeRepair=true,CapacityBuffer=true,NodeOverlay=true,StaticCapacity=true"
+        )
+        await scene.settle(lambda: len(found) >= len(WAITING))
+        assert found == WAITING
+
+    run_controller(tmp_path, scenario)
+
+
 RECONCILERS = {
     "capacitybuffer": (64, 0.2, 60.0, "CapacityBuffer"),
     "catalogue": (64, 1.0, 60.0, "NodeClass"),
