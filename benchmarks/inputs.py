@@ -3,8 +3,8 @@
 A case is `MIX-COUNT/CATALOGUE[/OPTION...]`: `diverse-5000/real`, `generic-5000/real/on-demand`,
 `deployments-2000/real/daemons`, `respect-4000/fake400`, `diverse-100/real/nodes`.
 
-Mixes: diverse, generic, deployments (the count is Deployments), respect and ignore (preferences),
-tangled (the count is the seed of a problem of about sixty pods), openb (no count; needs the folder
+Mixes: diverse, generic, deployments (the count is Deployments), sizes (as many as pods), respect and
+ignore (preferences), tangled (the count is the seed of a problem of about sixty pods), openb (no count; needs the folder
 of the trace). Catalogues: fake400, real, aws (needs a price list). Options: `on-demand` (a NodePool
 that buys nothing else), `daemons` (four DaemonSets of 500m and 768Mi a node in all), `nodes`
 (beside 1,000 nodes that are mostly full), `commitments` (two, which pay for half of the cores),
@@ -221,6 +221,8 @@ def _pods(case: str, kind: str, count: int, trace: Path | None) -> Sequence[PodT
             return mixes.generic(count)
         case "deployments":
             return mixes.deployments(count)
+        case "sizes":
+            return mixes.sizes(count)
         case "respect" | "ignore":
             return mixes.preferences(count)
         case "tangled":

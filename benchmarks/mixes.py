@@ -4,7 +4,7 @@
 hostname spread, zonal self-affinity, hostname anti-affinity; spread selectors drawn independently
 of own labels). `generic` is its plain fifth alone, `preferences` its preference benchmark.
 `deployments` is what clusters look like: each with its own selector, from one replica to more than
-a hundred. `tangled` are small problems with all kinds of constraints that get in each other's way.
+a hundred. In `sizes` nearly each pod has a size of its own. `tangled` are small problems with all kinds of constraints that get in each other's way.
 `openb` reads the published pod list of a real cluster.
 """
 
@@ -32,6 +32,7 @@ __all__ = [
     "generic",
     "openb",
     "preferences",
+    "sizes",
     "tangled",
 ]
 
@@ -72,6 +73,48 @@ def checksum(pods: list[PodTemplate]) -> tuple[int, int, str]:
     text = "".join(f"{pod.line} {pod.cpu_milli} {pod.memory_mib}\n" for pod in pods)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return sum(pod.cpu_milli for pod in pods), sum(pod.memory_mib for pod in pods), digest
+
+
+def sizes(count: int) -> list[PodTemplate]:
+    """Draw pods of which nearly each has a size of its own, as a vertical autoscaler sets them.
+
+    A third is plain, a third avoids other pods of its app, of which there are none, and a third is spread
+    over zones, three to an app.
+    """
+    draw = random.Random(count)
+    pods: list[PodTemplate] = []
+    for number in range(count):
+        is_spread = number % 3 == 2
+        app = {"app": f"spread-{number // 9}" if is_spread else f"app-{number}"}
+        specs: tuple[Manifest, ...] = (
+            {},
+            {
+                "affinity": {
+                    "podAntiAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [_term(HOSTNAME, app)]
+                    }
+                }
+            },
+            {
+                "topologySpreadConstraints": [
+                    {
+                        "topologyKey": ZONE,
+                        "maxSkew": 1,
+                        "whenUnsatisfiable": "DoNotSchedule",
+                        "labelSelector": {"matchLabels": app},
+                    }
+                ]
+            },
+        )
+        pods.append(
+            PodTemplate(
+                labels=app,
+                cpu_milli=draw.randrange(50, 4000, 7),
+                memory_mib=draw.randrange(64, 8000, 11),
+                spec=specs[number % 3],
+            )
+        )
+    return pods
 
 
 # -- the reference's mixes -------------------------------------------------------------------------
