@@ -128,6 +128,48 @@ def test_a_mixed_load_ends_near_the_bound():
     assert planned(asked).cost <= 1.03 * bound(asked)
 
 
+@pytest.mark.parametrize(("sizes", "pods"), [(40, 1), (100, 3), (300, 1), (300, 4)])
+def test_pods_of_many_sizes_end_near_the_bound(sizes, pods):
+    """Nearly every node has a content of its own: a program over contents ended up to 60 % above the bound."""
+    draw = np.random.default_rng(sizes)
+    asked = problem(
+        [
+            (int(cpu), int(mib) * GIB // 1024, pods)
+            for cpu, mib in zip(
+                draw.integers(50, 4000, sizes), draw.integers(64, 8000, sizes), strict=True
+            )
+        ],
+        [
+            (cpu * 1000 - 150, cpu * ratio * GIB * 9 // 10, cpu * (0.03 + 0.004 * ratio))
+            for cpu in (2, 4, 8, 16, 32, 64, 96)
+            for ratio in (2, 4, 8)
+        ],
+        slots=250,
+    )
+
+    assert planned(asked).cost <= 1.06 * bound(asked)
+
+
+def test_a_pod_that_only_a_dear_shape_holds_is_placed_beside_many_others():
+    """The shapes with the most worth for their price are tried; none of them holds that pod."""
+    sizes = [(100 + number, GIB, 1) for number in range(1000)]
+    shapes = [(4000 + number, 40 * GIB, 0.1) for number in range(40)]
+    patterns = planned(problem([*sizes, (100_000, GIB, 1)], [*shapes, (200_000, 40 * GIB, 90.0)]))
+
+    assert not patterns.left.any()
+    assert sum(pattern.nodes for pattern in patterns.patterns if pattern.shape == 40) == 1
+
+
+def test_pods_that_need_nothing_scarce_are_placed():
+    """Memory costs nothing here, and some pods ask for memory alone."""
+    asked = problem([(1000, GIB, 3), (0, GIB, 2), (0, 2 * GIB, 1)], [(4000, 400 * GIB, 0.1)])
+    patterns = planned(asked)
+
+    assert not patterns.left.any()
+    placed = sum(pattern.content * pattern.nodes for pattern in patterns.patterns)
+    assert placed.tolist() == [3, 2, 1]
+
+
 def test_thinning_of_many_shapes_keeps_plans_near_the_bound():
     """Four hundred shapes of linear price, of which one in three is considered."""
     sizes = [(700, 2 * GIB, 211), (1500, GIB, 97), (250, 4 * GIB, 120)]

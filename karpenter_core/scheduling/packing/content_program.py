@@ -3,8 +3,8 @@
 The contents of a plan are columns of a linear program over contents (`whole_pods`, `patterns`): each
 pod in one of them, and at least as many nodes as pods that avoid each other need. A few rounds of
 column generation add better ones; the whole nodes of the optimum are bought, the rest is planned
-again with the same columns. Pods that remain after the last level have no node: the caller places
-them.
+again with the same columns. Pods that remain after the last level may be placed by the caller, or on nodes that
+are filled one after another: now the one is cheaper, now the other.
 
 Exact for two resources; contents that exceed another one are dropped.
 """
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from karpenter_core.scheduling.packing.covering import CoveringProgram
+from karpenter_core.scheduling.packing.heuristic_fills import HeuristicFills
 from karpenter_core.scheduling.packing.knapsacks import KnapsackSolver
+from karpenter_core.scheduling.packing.node_by_node import fill_nodes_steps
 from karpenter_core.scheduling.packing.patterns import NodePattern
 
 if TYPE_CHECKING:
@@ -65,14 +67,18 @@ class ContentsProblem:
 
 def contents_steps(
     problem: ContentsProblem, contents: FloatCounts
-) -> Generator[int, None, tuple[NodePattern, ...]]:
-    """Return whole nodes for most of the pods; `contents` (K x C) hold all of them."""
+) -> Generator[int, None, tuple[tuple[NodePattern, ...], tuple[NodePattern, ...]]]:
+    """Return whole nodes for most of the pods, and nodes for the rest; `contents` (K x C) hold all of them.
+
+    There are none for the rest where pods that avoid each other need more of them.
+    """
     search = _ContentsSearch(problem, contents)
     for rounds in _ROUNDS:
         if not search.left.any():
             break
         yield from search.level_steps(rounds)
-    return tuple(search.bought)
+    rest = (yield from search.rest_steps()) if search.left.any() else ()
+    return tuple(search.bought), rest
 
 
 @final
@@ -149,6 +155,18 @@ class _ContentsSearch:
             return None
         added = self._add(np.unique(np.stack(found, axis=1), axis=1))
         return added if len(self._shapes[added]) else None
+
+    def rest_steps(self) -> Generator[int, None, tuple[NodePattern, ...]]:
+        """Return nodes for the pods that are left, filled one after another; () if these must be more."""
+        problem = self._problem
+        request, capacity = problem.request.astype(np.float64), problem.capacity.astype(np.float64)
+        fills = HeuristicFills(request, capacity, request @ self.left)
+        filled = yield from fill_nodes_steps(request, capacity, problem.price, self.left, fills)
+        rest = tuple(
+            NodePattern(shape=shape, content=content.astype(np.int64), nodes=nodes)
+            for shape, content, nodes in filled or ()
+        )
+        return rest if sum(pattern.nodes for pattern in rest) >= self._nodes else ()
 
     def _cut(self) -> None:
         """Cut contents to what is left; drop those that are there already."""

@@ -105,17 +105,19 @@ class HeuristicFills:
 
         `worth` per pod and pods `left` by size: K.
         """
-        weight_share = np.einsum("wl,lsk->wsk", self._weights, self._share)
-        density = (worth / np.maximum(weight_share, _NOTHING)).reshape(-1, self.sizes)
-        order = np.argsort(-density, axis=1, kind="stable").T
+        wanted = np.flatnonzero((worth > 0) & (left > 0))
+        weight_share = np.einsum("wl,lsk->wsk", self._weights, self._share[:, :, wanted])
+        density = (worth[wanted] / np.maximum(weight_share, _NOTHING)).reshape(
+            len(self._weights) * self.shapes, len(wanted)
+        )
+        order = wanted[np.argsort(-density, axis=1, kind="stable").T]
         count = len(density)
         shapes = np.arange(count, dtype=np.intp) % self.shapes
         free = [line[shapes] for line in self._capacity]
-        demand = np.where(worth > 0, left, 0.0)
         content = np.zeros((count, self.sizes))
         every = np.arange(count)
         for turn, sizes in enumerate(order, start=1):
-            placed = np.minimum(self._fitting(sizes, free), demand[sizes])
+            placed = np.minimum(self._fitting(sizes, free), left[sizes])
             for line in self._lines:
                 free[line] -= placed * self._request[line][sizes]
             content[every, sizes] = placed
@@ -130,23 +132,25 @@ class HeuristicFills:
 
         A turn takes the part `step` of what would still fit: less is finer, and slower.
         """
-        numbers = np.arange(len(shapes))
+        wanted = np.flatnonzero((worth > 0) & (left > 0))
+        numbers = np.arange(len(shapes) if len(wanted) else 0)
         content = np.zeros((len(shapes), self.sizes))
-        waiting = np.tile(np.where(worth > 0, left, 0.0), (len(shapes), 1))
+        waiting = np.tile(left[wanted], (len(shapes), 1))
         free = [line[shapes] for line in self._capacity]
         turn = elements = 0
         while len(numbers):
             turn += 1
-            elements += 10 * len(numbers) * self.sizes
-            share = self._scarcest(free)
-            score = np.where((share <= 1.0) & (waiting > 0), worth / share, 0.0)
-            chosen = score.argmax(axis=1)
+            elements += 10 * len(numbers) * len(wanted)
+            share = self._scarcest(wanted, free)
+            score = np.where((share <= 1.0) & (waiting > 0), worth[wanted] / share, 0.0)
+            place = score.argmax(axis=1)
+            chosen = wanted[place]
             every = np.arange(len(numbers))
-            fit = np.minimum(self._fitting(chosen, free), waiting[every, chosen])
-            fit[score[every, chosen] <= 0] = 0.0
+            fit = np.minimum(self._fitting(chosen, free), waiting[every, place])
+            fit[score[every, place] <= 0] = 0.0
             placed = np.where(fit > 0, np.maximum(np.floor(fit * step), 1.0), 0.0)
             content[numbers, chosen] += placed
-            waiting[every, chosen] -= placed
+            waiting[every, place] -= placed
             for line in self._lines:
                 free[line] -= placed * self._request[line][chosen]
             goes_on = placed > 0
@@ -158,10 +162,10 @@ class HeuristicFills:
                 elements = 0
         return content.T
 
-    def _scarcest(self, free: list[FloatAmounts]) -> Floats:
-        """Return, n x K, the largest part of anything left that one pod takes."""
-        largest: Floats = np.full((len(free[0]), self.sizes), _NOTHING)
+    def _scarcest(self, sizes: Columns, free: list[FloatAmounts]) -> Floats:
+        """Return, n x sizes, the largest part of anything left that one pod takes."""
+        largest: Floats = np.full((len(free[0]), len(sizes)), _NOTHING)
         for line in self._lines:
-            part = self._request[line][None, :] / free[line][:, None]
+            part = self._request[line][sizes] / free[line][:, None]
             np.maximum(largest, part, out=largest)
         return largest

@@ -16,12 +16,13 @@ import numpy as np
 
 from karpenter_core.scheduling.packing.heuristic_fills import HeuristicFills
 from karpenter_core.scheduling.packing.patterns import NodePattern
+from karpenter_core.scheduling.packing.shape_choice import cheapest_shapes
 from karpenter_core.scheduling.steps import run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from karpenter_core.scheduling.arrays import Columns, FloatCounts, Prices
+    from karpenter_core.scheduling.arrays import Columns, FloatCounts
     from karpenter_core.scheduling.packing.patterns import PatternProblem
 
 __all__ = ["MAX_NODES", "search_pairs_steps"]
@@ -29,8 +30,15 @@ __all__ = ["MAX_NODES", "search_pairs_steps"]
 MAX_NODES: Final = 24
 """The most nodes that are paired; of more, there are too many pairs."""
 
-_UNITS_PER_TRIAL: Final = 4
 _MAX_TRIALS: Final = 150
+_MAX_WORK: Final = 4_500
+"""The most sizes of pods in all trials together: a trial takes as much work as it has sizes."""
+
+_MANY_SIZES: Final = 64
+_MAX_WORK_OF_MANY: Final = 500
+"""The same for more sizes than that: they fill gaps well before, and trials save half a percent."""
+
+_SIZES_PER_UNIT: Final = 8
 _GAIN: Final = 1e-9
 _LARGEST_FIRST: Final = 1.5
 """An exponent of sizes: pods are worth more than their share, the more the larger they are."""
@@ -43,10 +51,13 @@ def search_pairs_steps(
     if not 0 < sum(pattern.nodes for pattern in patterns) <= MAX_NODES:
         return tuple(patterns)
     search = _PairSearch(problem, patterns)
+    work = _MAX_WORK if len(problem.count) <= _MANY_SIZES else _MAX_WORK_OF_MANY
     for _ in range(_MAX_TRIALS):
-        if not search.try_next():
+        sizes = search.try_next()
+        work -= sizes
+        if not sizes or work < 0:
             break
-        yield _UNITS_PER_TRIAL
+        yield 1 + sizes // _SIZES_PER_UNIT
     return search.patterns()
 
 
@@ -76,19 +87,20 @@ class _PairSearch:
             for shape, content in self._nodes
         )
 
-    def try_next(self) -> bool:
-        """Plan some nodes anew; return False when there are none that were not tried."""
+    def try_next(self) -> int:
+        """Plan some nodes anew; return how many sizes of pods these have, 0 when all were tried."""
         chosen = next(self._trials, None)
         if chosen is None:
-            return False
+            return 0
         contents = [self._nodes[number][1] for number in chosen]
         now = fsum(float(self._price[self._nodes[number][0]]) for number in chosen)
-        better = self._cheapest_two(np.sum(contents, axis=0), now - _GAIN * max(now, 1.0))
+        content: FloatCounts = np.sum(contents, axis=0)
+        better = self._cheapest_two(content, now - _GAIN * max(now, 1.0))
         if better is not None:
             kept = [node for number, node in enumerate(self._nodes) if number not in chosen]
             self._nodes = [*kept, *better]
             self._trials = self._untried()
-        return True
+        return int(np.count_nonzero(content))
 
     def _untried(self) -> Iterator[tuple[int, ...]]:
         """Yield pairs of nodes, then each alone and all together, unless these were tried."""
@@ -105,27 +117,27 @@ class _PairSearch:
         self, content: FloatCounts, below: float
     ) -> list[tuple[int, FloatCounts]] | None:
         """Return one or two nodes for a content that cost less; None: none were found."""
-        firsts = [content[:, None]]
+        held = np.flatnonzero(content)
+        pods = content[held, None]
+        firsts = [pods]
         for worth in self._worths:
             steps = self._fills.ordered(worth, content)
-            firsts.append(run_steps(steps)[0])
+            firsts.append(run_steps(steps)[0][held])
         first = np.concatenate(firsts, axis=1)
-        rest = content[:, None] - first
-        first_price, first_shape = self._cheapest(first)
-        rest_price, rest_shape = self._cheapest(rest)
+        rest = pods - first
+        request = self._request[:, held]
+        first_price, first_shape = cheapest_shapes(request @ first, self._capacity, self._price)
+        rest_price, rest_shape = cheapest_shapes(request @ rest, self._capacity, self._price)
         cost = first_price + np.where(rest.any(axis=0), rest_price, 0.0)
         best = int(cost.argmin())
         if not cost[best] < below:
             return None
-        parts = [(int(first_shape[best]), first[:, best])]
+        parts = [(int(first_shape[best]), self._content(held, first[:, best]))]
         if rest[:, best].any():
-            parts.append((int(rest_shape[best]), rest[:, best]))
+            parts.append((int(rest_shape[best]), self._content(held, rest[:, best])))
         return parts
 
-    def _cheapest(self, contents: FloatCounts) -> tuple[Prices, Columns]:
-        """Return the price and number of the cheapest shape that holds each content."""
-        needed = self._request @ contents
-        fits = np.logical_and.reduce(needed[:, :, None] <= self._capacity[:, None, :])
-        prices = np.where(fits, self._price, np.inf)
-        shapes = prices.argmin(axis=1)
-        return prices[np.arange(len(shapes)), shapes], shapes
+    def _content(self, held: Columns, pods: FloatCounts) -> FloatCounts:
+        content = np.zeros(self._request.shape[1])
+        content[held] = pods
+        return content

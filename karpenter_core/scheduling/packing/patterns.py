@@ -4,7 +4,8 @@ A linear program over *patterns* (what one node of one shape holds) is the stron
 there is, and its few used patterns are a plan but for fractions of nodes. Patterns are found as
 they are needed (column generation): the program's duals say what a pod of each size is worth, fills
 look for contents worth more than their node, until none is found that matters. Whole nodes are then
-bought and the rest, with other patterns, is planned again, until nothing is left.
+bought, and the rest is put on one node after another (`node_by_node`). So are pods of which there are
+only a few of each size.
 
 For pods without topology rules that all may go on all shapes. Pure, and independent of the order of
 sizes and shapes; effort is counted in work units.
@@ -20,6 +21,8 @@ import numpy as np
 
 from karpenter_core.scheduling.packing.covering import CoveringProgram
 from karpenter_core.scheduling.packing.heuristic_fills import HeuristicFills, work_units
+from karpenter_core.scheduling.packing.node_by_node import FilledNodes, fill_nodes_steps
+from karpenter_core.scheduling.packing.shape_choice import cheapest_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -52,20 +55,15 @@ _COLUMNS_PER_ROUND: Final = 60
 _SMOOTHING: Final = 0.3
 """Duals jump from round to round; balanced fills use their running mean."""
 
-# Of the first pass, and of later ones over the rest:
-_STEPS: Final = ((0.5, 0.5, 0.25), (0.5, 0.5))
+_STEPS: Final = (0.5, 0.5, 0.25)
 """Steps of balanced fills: when one finds nothing more, the next begins at the latest duals."""
 
-_PROGRESS: Final = (2e-4, 1e-3)
-_PATIENCE: Final = (3, 1)
+_PROGRESS: Final = 2e-4
+_PATIENCE: Final = 3
 """A step finds nothing more after so many rounds with less relative progress than that."""
 
-_WHOLE_ENOUGH: Final = 0.5
-_EXTRA: Final = 0.3
-"""Part of the other nodes that is bought too, if whole nodes are less than half of a program's."""
-
-_STILL_WORTH: Final = 0.97
-"""Of those, a pattern whose pods are partly gone only while it is worth that much of its price."""
+_PODS_OF_A_SIZE: Final = 8
+"""With fewer pods of each size, on average, the program's nodes are nearly all fractions."""
 
 _TINY: Final = 1e-12
 
@@ -74,9 +72,6 @@ _GAIN: Final = 1e-9
 
 _NONE: Final = 1e-6
 """Less than that of a node is rounding."""
-
-_AT_ONCE: Final = 1.02
-"""Put the rest on one node when that costs at most so much of what the program hopes for."""
 
 
 @final
@@ -190,7 +185,7 @@ class _PatternPlanner:
         self._contents = np.zeros((len(count), 0))
         self._none: Final = (self._contents, np.zeros(0, dtype=np.intp))
         self._shapes = np.zeros(0, dtype=np.intp)
-        self._bought: list[tuple[int, FloatCounts, int]] = []
+        self._bought: list[FilledNodes] = []
 
     def bought(self) -> list[tuple[int, Counts, int]]:
         """Return shape, content and number of nodes; equal ones once."""
@@ -209,26 +204,29 @@ class _PatternPlanner:
 
     def steps(self) -> Generator[int, None, bool]:
         """Plan and buy until nothing is left; False when a program has no answer."""
-        for work in self._levels():
-            self._budget -= work
-            yield work
-        return not self._unplaced.any()
-
-    def _levels(self) -> Generator[int, None, None]:
-        level = 0
-        while self._unplaced.any():
+        if self._unplaced.sum() >= _PODS_OF_A_SIZE * np.count_nonzero(self._unplaced):
             self._start_columns()
-            fractions = yield from self._generate(level)
-            if fractions is None:
-                return
-            self._buy(*fractions)
-            level += 1
+            for work in self._generate_and_buy():
+                self._budget -= work
+                yield work
+        rest = yield from fill_nodes_steps(
+            self._request, self._capacity, self._price, self._unplaced, self._fills
+        )
+        if rest is None:
+            return False
+        self._bought += rest
+        return True
+
+    def _generate_and_buy(self) -> Generator[int, None, None]:
+        amounts = yield from self._generate()
+        if amounts is not None:
+            self._buy(amounts)
             yield 1
 
     # -- the program over patterns ---------------------------------------------------------------
 
     def _start_columns(self) -> None:
-        """Cut the patterns in use to what is left; add for each size one of its own."""
+        """Begin with a pattern of each size alone."""
         alone = np.minimum(self._fills.most, self._unplaced[:, None])
         each = np.divide(
             np.broadcast_to(self._price, alone.shape), alone,
@@ -238,23 +236,17 @@ class _PatternPlanner:
         best = each[rows].argmin(axis=1)
         own = np.zeros((len(self._unplaced), len(rows)))
         own[rows, np.arange(len(rows))] = alone[rows, best]
-        cut = np.minimum(self._contents, self._unplaced[:, None])
-        self._contents, self._shapes = _distinct(
-            np.concatenate((own, cut), axis=1), np.concatenate((best, self._shapes))
-        )
+        self._contents, self._shapes = own, best
 
-    def _generate(
-        self, level: int
-    ) -> Generator[int, None, tuple[FloatCounts, UnitValues, float] | None]:
-        """Solve with more and more patterns; returns their numbers, the duals and the cost."""
+    def _generate(self) -> Generator[int, None, FloatCounts | None]:
+        """Solve with more and more patterns; returns how often each is used."""
         rows = np.flatnonzero(self._unplaced > 0)
-        later = min(level, 1)
         program = CoveringProgram(
             self._contents[rows], self._unplaced[rows], self._price[self._shapes],
             np.full(len(self._shapes), np.inf),
         )  # fmt: skip
         mean: UnitValues | None = None
-        best, stalled, steps = np.inf, 0, _STEPS[later]
+        best, stalled, steps = np.inf, 0, _STEPS
         while True:
             solution = program.solve()
             if solution is None:
@@ -264,7 +256,7 @@ class _PatternPlanner:
             )
             size_values = np.zeros(len(self._unplaced))
             size_values[rows] = solution.duals
-            stalled = stalled + 1 if solution.cost > best * (1 - _PROGRESS[later]) else 0
+            stalled = stalled + 1 if solution.cost > best * (1 - _PROGRESS) else 0
             best = min(best, solution.cost)
             if self._budget <= 0:
                 break
@@ -272,7 +264,7 @@ class _PatternPlanner:
                 size_values if mean is None else _SMOOTHING * mean + (1 - _SMOOTHING) * size_values
             )
             contents, shapes = self._none
-            if stalled < _PATIENCE[later]:
+            if stalled < _PATIENCE:
                 contents, shapes = yield from self._better(size_values, mean, steps[0])
             while not len(shapes) and len(steps) > 1:
                 steps, mean, stalled = steps[1:], size_values, 0
@@ -282,7 +274,7 @@ class _PatternPlanner:
             program.add(contents[rows], self._price[shapes], np.full(len(shapes), np.inf))
             self._contents = np.concatenate((self._contents, contents), axis=1)
             self._shapes = np.concatenate((self._shapes, shapes))
-        return solution.amounts, size_values, solution.cost
+        return solution.amounts
 
     def _better(
         self, size_values: UnitValues, mean: UnitValues, step: float
@@ -307,56 +299,21 @@ class _PatternPlanner:
 
     # -- from fractions to nodes -----------------------------------------------------------------
 
-    def _buy(self, amounts: FloatCounts, size_values: UnitValues, cost: float) -> None:
-        """Buy the whole nodes of a program; some of the others when these are few."""
-        if self._buy_the_rest(cost):
-            return
-        used = np.flatnonzero(amounts > _NONE)
-        self._contents, self._shapes = self._contents[:, used], self._shapes[used]
-        amounts = amounts[used]
+    def _buy(self, amounts: FloatCounts) -> None:
+        """Buy the whole nodes of the program, those of which there are most first."""
         whole = np.floor(amounts + _NONE)
-        before = len(self._bought)
-        for number in np.argsort(-whole, kind="stable"):
-            self._take(int(number), int(whole[number]))
-        extra = 0
-        if not whole.any() or whole.sum() < _WHOLE_ENOUGH * amounts.sum():
-            extra = max(1, int(np.ceil(_EXTRA * (amounts.sum() - whole.sum()))))
-        for number in np.argsort(whole - amounts, kind="stable"):
-            if extra <= 0:
+        for number in np.argsort(-whole, kind="stable").tolist():
+            if not whole[number]:
                 break
             content = np.minimum(self._contents[:, number], self._unplaced)
-            is_worth_it = size_values @ content >= _STILL_WORTH * self._price[self._shapes[number]]
-            is_fraction = amounts[number] - whole[number] > _NONE
-            if (is_fraction and is_worth_it) or len(self._bought) == before:
-                self._take(int(number), 1)
-                extra -= 1
-
-    def _take(self, number: int, nodes: int) -> None:
-        """Buy nodes of a pattern, as many as there is content for; one with what there is."""
-        content = np.minimum(self._contents[:, number], self._unplaced)
-        held = content > 0
-        if nodes and held.any():
-            nodes = min(nodes, int((self._unplaced[held] // content[held]).min()))
-            self._add(content, nodes)
-
-    def _buy_the_rest(self, cost: float) -> bool:
-        """Put everything on one node if that is (nearly) as cheap as the program hopes."""
-        shape = self._cheapest(self._unplaced)
-        if shape is None or self._price[shape] > _AT_ONCE * cost:
-            return False
-        self._add(self._unplaced.copy(), 1)
-        return True
-
-    def _add(self, content: FloatCounts, nodes: int) -> None:
-        shape = self._cheapest(content)
-        assert shape is not None  # a pattern fits its own shape  # noqa: S101
-        self._bought.append((shape, content, nodes))
-        self._unplaced -= content * nodes
-
-    def _cheapest(self, content: FloatCounts) -> int | None:
-        """Return the cheapest shape that holds a content."""
-        fits = (self._capacity >= (self._request @ content)[:, None]).all(axis=0)
-        return int(np.where(fits, self._price, np.inf).argmin()) if fits.any() else None
+            held = content > 0
+            if held.any():
+                nodes = min(int(whole[number]), int((self._unplaced[held] // content[held]).min()))
+                _, shapes = cheapest_shapes(
+                    self._request @ content[:, None], self._capacity, self._price
+                )
+                self._bought.append((int(shapes[0]), content, nodes))
+                self._unplaced -= content * nodes
 
 
 def _distinct(contents: FloatCounts, shapes: Columns) -> tuple[FloatCounts, Columns]:

@@ -99,8 +99,8 @@ def place_free_group_steps(placer: PodPlacer, group: Sequence[int]) -> Generator
     for pattern in patterns:
         place = int(claim.instance_shapes.row[pattern.shape])
         columns = _open(placer, base_opening, state.pins(task), place, pattern.nodes)
-        for members, pods in zip(of_size, pattern.content.tolist(), strict=True):
-            _distribute(placer.state, members, columns, pods)
+        for size in np.flatnonzero(pattern.content).tolist():
+            _distribute(placer.state, of_size[size], columns, int(pattern.content[size]))
         yield 1
 
 

@@ -14,7 +14,7 @@ does not see.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import fsum
 from typing import TYPE_CHECKING, Final, final
 
@@ -35,7 +35,7 @@ from karpenter_core.scheduling.placement.plan_profile import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Hashable, Iterable, Sequence
 
-    from karpenter_core.scheduling.arrays import Amounts, Columns, Counts, Floats
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Counts, Floats, Mask
     from karpenter_core.scheduling.compiled.claim_signature import ClaimSignature
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
     from karpenter_core.scheduling.portfolio.finished_plan import FinishedPlan
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["repacked_steps"]
 
 _MAX_SIZES: Final = 64
+_FEW_PODS: Final = 64
+"""Up to so many pods, nodes are planned also as if no rule about hosts bound them: a trial costs little."""
+
 _PATTERN_UNITS: Final = 100
 """Work units for patterns of few nodes."""
 
@@ -66,13 +69,12 @@ def repacked_steps(
     if plan.left or plan.dropped or not plan.sized_claims or not _is_simple(compiled):
         return []
     repacker = _Repacker(plan)
-    if repacker.sizes.shape[1] > _MAX_SIZES or not repacker.has_ample_limits:
+    if not repacker.has_ample_limits:
         return []
     placements: list[RecordedPlacement] = []
     for entries in (repacker.entries, repacker.exchanged_entries()):
-        placement = None if entries is None else (yield from repacker.placement_steps(entries))
-        if placement is not None:
-            placements.append(placement)
+        if entries is not None:
+            placements += yield from repacker.placement_steps(entries)
     return placements
 
 
@@ -97,6 +99,16 @@ class _Kind:
     pool: int
     claim: ClaimSignature
     columns: Columns
+
+
+@dataclass(slots=True, eq=False)
+class _Choice:
+    """One way to choose nodes for all signatures."""
+
+    nodes: list[PlannedNodes] = field(default_factory=list[PlannedNodes])
+    saving: float = 0.0
+    differs: bool = False
+    """Whether it is another way than the first."""
 
 
 @final
@@ -139,6 +151,8 @@ class _Repacker:
             for index, where, counts in self._nodes.log
         ]
         self._bound: Final = self._host_bound()
+        self._is_bound_column: Final = self._bound_columns()
+        self._has_few_pods: Final = sum(sum(n) for _, _, n in self._nodes.log) <= _FEW_PODS
         value = self._weights * self._nodes.used.sum(axis=1)
         self._scarcest: Final[list[int]] = sorted(np.argsort(-value, kind="stable")[:2].tolist())
 
@@ -162,6 +176,14 @@ class _Repacker:
                 self._compiled.classes, self._compiled.topologies, strict=True
             )
         ]
+
+    def _bound_columns(self) -> Mask:
+        """Return for each node whether it has a pod of such a class."""
+        is_bound = np.zeros(self._nodes.count, dtype=np.bool_)
+        for index, where, _ in self._nodes.log:
+            if self._bound[index]:
+                is_bound[where] = True
+        return is_bound
 
     # -- which pods go where ---------------------------------------------------------------------
 
@@ -221,40 +243,69 @@ class _Repacker:
 
     def placement_steps(
         self, entries: Sequence[RecordedEntry]
-    ) -> Generator[int, None, RecordedPlacement | None]:
-        """Look for better nodes for the pods of each signature; None: none are cheaper."""
+    ) -> Generator[int, None, list[RecordedPlacement]]:
+        """Look for better nodes for the pods of each signature; none are returned that are not cheaper."""
         contents = np.zeros((self.sizes.shape[1], self._nodes.count), dtype=np.int64)
         for index, where, counts in self._nodes.log:
             np.add.at(contents[self._size_of[index]], where, counts)
         yield 2
-        planned: list[PlannedNodes] = []
-        saving = 0.0
+        choices = (_Choice(), _Choice())
         for number, kind in enumerate(self._kinds):
             there = contents[:, kind.columns]
             problem = self._problem(kind, there.sum(axis=1))
             now: Sequence[NodePattern] = _on_cheapest(problem, there)
-            nodes = now
+            found: Sequence[Sequence[NodePattern]] = (now,)
             if kind.claim.has_min_values:
                 pass
             elif entries is not self.entries:
                 exchanged = self._problem(kind, self._count_at(entries, -1 - number))
-                nodes = yield from _patterns_steps(exchanged)
-            elif len(kind.columns) > MAX_NODES:
-                nodes = yield from self._program_steps(kind, there)
-                if sum(pattern.content.sum() * pattern.nodes for pattern in nodes) < there.sum():
-                    saving = np.inf  # not known: they are not for all pods
+                found = ((yield from _patterns_steps(exchanged)),)
             else:
-                nodes = yield from self._pairs_steps(kind, there)
-            saving += _cost(problem, now) - _cost(problem, nodes)
-            planned += self._planned(kind, nodes)
-        if saving <= _NOTHING:
-            return None
-        return RecordedPlacement(
-            entries=entries,
-            signatures=[kind.signature for kind in self._kinds],
-            nodes=planned,
-            size_of=self._size_of,
-        )
+                found = yield from self._nodes_steps(kind, there, now)
+            for choice, nodes in zip(choices, (found[0], found[-1]), strict=True):
+                held = sum(pattern.content.sum() * pattern.nodes for pattern in nodes)
+                # Of nodes that are not for all pods it is not known what the others will cost.
+                choice.saving += (
+                    np.inf if held < there.sum() else _cost(problem, now) - _cost(problem, nodes)
+                )
+                choice.nodes += self._planned(kind, nodes)
+                choice.differs |= nodes is not found[0]
+        return [
+            RecordedPlacement(
+                entries=entries,
+                signatures=[kind.signature for kind in self._kinds],
+                nodes=choice.nodes,
+                size_of=self._size_of,
+            )
+            for choice in choices
+            if choice.saving > _NOTHING and (choice is choices[0] or choice.differs)
+        ]
+
+    def _nodes_steps(
+        self, kind: _Kind, contents: Counts, now: Sequence[NodePattern]
+    ) -> Generator[int, None, Sequence[Sequence[NodePattern]]]:
+        """Return nodes for the pods of a signature in one or two ways; which is better is found by placing."""
+        problem = self._problem(kind, contents.sum(axis=1))
+        if np.count_nonzero(problem.count) > _MAX_SIZES:
+            nodes = yield from self._mixed_steps(kind, problem)
+            return (nodes or now,)
+        if len(kind.columns) > MAX_NODES:
+            return (yield from self._program_steps(kind, contents))
+        is_kept = self._is_bound_column[kind.columns]
+        nodes = yield from self._pairs_steps(kind, contents, is_kept)
+        if not self._has_few_pods or not is_kept.any():
+            return (nodes,)
+        mixed = yield from self._mixed_steps(kind, problem)
+        return (nodes, mixed or nodes)
+
+    def _mixed_steps(
+        self, kind: _Kind, problem: PatternProblem
+    ) -> Generator[int, None, Sequence[NodePattern]]:
+        """Return nodes for pods as if any of them could share one; () if many of them avoid each other."""
+        if self._fewest(kind) > _AVOIDING_SHARE * len(kind.columns):
+            return ()
+        nodes = yield from _patterns_steps(problem)
+        return nodes if sum(pattern.nodes for pattern in nodes) >= self._fewest(kind) else ()
 
     def _count_at(self, entries: Iterable[RecordedEntry], place: int) -> Counts:
         """Return how many pods of each size are at a place."""
@@ -266,14 +317,9 @@ class _Repacker:
         return count
 
     def _pairs_steps(
-        self, kind: _Kind, contents: Counts
+        self, kind: _Kind, contents: Counts, is_kept: Mask
     ) -> Generator[int, None, list[NodePattern]]:
         """Search the pairs of claims on which nothing but room decides; keep the others."""
-        is_bound = np.zeros(self._nodes.count, dtype=np.bool_)
-        for index, where, _ in self._nodes.log:
-            if self._bound[index]:
-                is_bound[where] = True
-        is_kept = is_bound[kind.columns]
         problem = self._problem(kind, contents[:, ~is_kept].sum(axis=1))
         nodes: Sequence[NodePattern] = _on_cheapest(problem, contents[:, ~is_kept])
         if len(nodes) > 1:
@@ -284,14 +330,14 @@ class _Repacker:
 
     def _program_steps(
         self, kind: _Kind, contents: Counts
-    ) -> Generator[int, None, list[NodePattern]]:
+    ) -> Generator[int, None, Sequence[Sequence[NodePattern]]]:
         """Solve the program over contents, which begins with those that are there."""
         count: Counts = contents.sum(axis=1)
         used = np.flatnonzero(count)
         problem = self._problem(kind, count)
         if len(self._scarcest) == 1 or not self.sizes[self._scarcest][:, used].any(axis=0).all():
-            return []
-        patterns = yield from contents_steps(
+            return ((),)
+        bought, rest = yield from contents_steps(
             ContentsProblem(
                 request=self.sizes[:, used],
                 count=count[used],
@@ -302,13 +348,10 @@ class _Repacker:
             ),
             np.unique(contents[:, contents.any(axis=0)][used], axis=1).astype(np.float64),
         )
-        whole = np.zeros((len(count), len(patterns)), dtype=np.int64)
-        for number, pattern in enumerate(patterns):
-            whole[used, number] = pattern.content
-        return [
-            NodePattern(shape=pattern.shape, content=whole[:, number], nodes=pattern.nodes)
-            for number, pattern in enumerate(patterns)
-        ]
+        whole = [_of_all_sizes(pattern, used, len(count)) for pattern in bought]
+        if not rest:
+            return (whole,)
+        return (whole, [*whole, *(_of_all_sizes(pattern, used, len(count)) for pattern in rest)])
 
     def _problem(self, kind: _Kind, count: Counts) -> PatternProblem:
         shapes = kind.claim.instance_shapes
@@ -366,6 +409,13 @@ def _patterns_steps(problem: PatternProblem) -> Generator[int, None, tuple[NodeP
     if bought is None or bought.left.any():
         return ()
     return (yield from search_pairs_steps(problem, merge_patterns(problem, bought.patterns)))
+
+
+def _of_all_sizes(pattern: NodePattern, used: Columns, sizes: int) -> NodePattern:
+    """Return a pattern of some sizes as one of all."""
+    content = np.zeros(sizes, dtype=np.int64)
+    content[used] = pattern.content
+    return replace(pattern, content=content)
 
 
 def _cost(problem: PatternProblem, patterns: Iterable[NodePattern]) -> float:
