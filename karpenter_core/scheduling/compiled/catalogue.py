@@ -103,7 +103,7 @@ class CompiledCatalogue:
         self.groups, self.prices = _price_table(rows, rates)
         self.reserved, self.plain_labels = _reserved(catalogue.instance_types)
         """The remaining capacity of reserved offerings; the labels that any other offering has."""
-        self._values, self._absent, self._others = _index(self.instance_types)
+        self._defined, self._values, self._absent, self._others = _index(self.instance_types)
         self._sold_as: Final = tuple(
             dict.fromkeys(o.requirements for it in catalogue.instance_types for o in it.offerings)
         )
@@ -168,7 +168,7 @@ class CompiledCatalogue:
 
     def _match(self, requirement: Requirement) -> int:
         values = self._values[requirement.key]
-        bits = self.all_bits & ~self._defined(requirement.key)
+        bits = self.all_bits & ~self._defined[requirement.key]
         if requirement.complement:
             for value, rows in values.items():
                 if requirement.has(value):
@@ -217,14 +217,6 @@ class CompiledCatalogue:
                 allowed = requirements.compatible(offered, allow_undefined=well_known)
                 (sold if allowed else unsold).update(offered.get(key).values)
         return frozenset(unsold - sold)
-
-    def _defined(self, key: str) -> int:
-        bits = self._absent.get(key, 0)
-        for rows in self._values.get(key, {}).values():
-            bits |= rows
-        for _, rows in self._others.get(key, ()):
-            bits |= rows
-        return bits
 
     def allowed_groups(self, requirements: Requirements, well_known: Container[str]) -> Mask:
         """Return which groups of offerings a claim's requirements allow: groups."""
@@ -338,14 +330,21 @@ def _group_order(group: OfferingGroup) -> tuple[str, str, str]:
 
 def _index(
     instance_types: Sequence[InstanceType],
-) -> tuple[dict[str, dict[str, int]], dict[str, int], dict[str, list[tuple[Requirement, int]]]]:
-    """Index rows by each label: its values, its absence, or other requirements."""
+) -> tuple[
+    dict[str, int],
+    dict[str, dict[str, int]],
+    dict[str, int],
+    dict[str, list[tuple[Requirement, int]]],
+]:
+    """Index rows by each label: those that define it, its values, its absence, or other requirements."""
+    defined: dict[str, int] = {}
     values: dict[str, dict[str, int]] = {}
     absent: dict[str, int] = {}
     others: dict[str, dict[Requirement, int]] = {}
     for row, instance_type in enumerate(instance_types):
         bit = 1 << row
         for key, requirement in instance_type.requirements.items():
+            defined[key] = defined.get(key, 0) | bit
             of_key = values.setdefault(key, {})
             if requirement.complement:
                 rest = others.setdefault(key, {})
@@ -355,7 +354,7 @@ def _index(
                     of_key[value] = of_key.get(value, 0) | bit
             else:
                 absent[key] = absent.get(key, 0) | bit
-    return values, absent, {key: list(rest.items()) for key, rest in others.items()}
+    return defined, values, absent, {key: list(rest.items()) for key, rest in others.items()}
 
 
 @final
