@@ -168,7 +168,8 @@ def test_a_launch_within_the_limits_has_no_warning(clients, launch, data):
     answer = template(clients, ImageId=launch.image(), **data)
 
     assert "Warning" not in answer
-    assert len(launch.fleet("m5.large", zones=[A], template="checked").ids) == 1
+    two_cards = "c6in.32xlarge"
+    assert len(launch.fleet(two_cards, zones=[A], template="checked").ids) == 1
 
 
 def test_groups_of_template_and_interface_of_the_call_together_are_refused(
