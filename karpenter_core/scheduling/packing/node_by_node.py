@@ -67,13 +67,15 @@ def fill_nodes_steps(
     count: FloatCounts,
     fills: HeuristicFills,
 ) -> Generator[int, None, list[FilledNodes] | None]:
-    """Return nodes for all pods; yields units of work. None when the LP library fails.
+    """Return nodes for all pods; yields units of work.
+
+    None when a pod fits on no shape, or the LP library fails.
 
     Args:
         request: R x K, what a pod of each size asks for.
         capacity: R x S.
         price: S.
-        count: K, pods of each size; each of them fits on some shape.
+        count: K, pods of each size.
         fills: the fills of these sizes and shapes.
     """
     left, filled = count.copy(), list[FilledNodes]()
@@ -88,7 +90,7 @@ def fill_nodes_steps(
             return [*filled, (int(shapes[0]), left, 1)]
         worth = _worth(unit_values, request)
         rate = (unit_values @ capacity) / np.maximum(price, _TINY)
-        tried, batch = _tried(rate, left, fills), 1
+        tried, batch, before = _tried(rate, left, fills), 1, len(filled)
         while batch:
             contents = yield from fills.balanced(worth**_LARGEST_FIRST, left, tried, step=_STEP)
             prices, shapes = cheapest_shapes(request @ contents, capacity, price)
@@ -107,6 +109,8 @@ def fill_nodes_steps(
                 batch = _nodes_for(request @ left, request @ content) // _BATCH + 1
                 tried = tried[[best]]
             batch -= 1
+        if len(filled) == before:
+            return None
     return filled
 
 
