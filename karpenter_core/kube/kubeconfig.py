@@ -281,7 +281,7 @@ def _read_exec(entry: _Entry, settings: JsonObject) -> JsonObject:
     entries = cast("list[object]", variables) if isinstance(variables, list) else [variables]
     for each in entries:
         if not isinstance(each, dict) or "name" not in each:
-            raise entry.error("exec.env: must be a list of objects with name and value")
+            raise entry.error("exec.env: must be a list of objects with a name")
     return settings
 
 

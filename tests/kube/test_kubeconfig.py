@@ -193,7 +193,7 @@ async def test_requests_act_as_the_user_whom_the_kubeconfig_names(tmp_path):
         (config(user={"exec": "aws"}), "exec: must be an object"),
         (config(user={"exec": {"args": "a"}}), "exec.args: must be a list"),
         (config(user={"exec": {"env": ["A=b"]}}), "exec.env: must be a list of objects"),
-        (config(user={"exec": {"env": [{"name": "A"}]}}), "exec.env: must be a list of objects"),
+        (config(user={"exec": {"env": [{"value": "A"}]}}), "exec.env: must be a list of objects"),
         (config(user={"as-groups": ["a"]}), "as: missing"),
         (config(user={"as": "a", "as-user-extra": {"b": "c"}}), "as-user-extra: must be an object"),
         (config(user={"as": "a", "as-user-extra": [1]}), "as-user-extra: must be an object"),
