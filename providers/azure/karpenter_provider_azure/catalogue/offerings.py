@@ -1,7 +1,7 @@
 """Builds a VM size's offerings: zones and regional, on-demand and spot.
 
-An offering without capacity or quota at the moment, or one that Azure restricts, is listed as
-unavailable, so that a node that runs there keeps its place in the catalogue.
+An offering without capacity or quota at the moment is listed as unavailable, so that a node that runs
+there keeps its place in the catalogue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from karpenter_provider_azure.catalogue.requirements import (
     offering_requirements,
     offering_zones,
 )
-from karpenter_provider_azure.labels import zone_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,10 +52,9 @@ class OfferingRow(NamedTuple):
 def offering_rows(
     size: VmSize, market: MarketState, *, has_image: bool = True
 ) -> tuple[OfferingRow, ...]:
-    """Return the offerings of a size by zone, on-demand before spot.
+    """Return the offerings of a size by zone, the regional one last, on-demand before spot.
 
-    The regional one comes after zones that can be used and before those that are restricted. Without
-    an image that the size can boot none is available.
+    Without an image that the size can boot none is available.
     """
     prices = ((ON_DEMAND, market.prices.on_demand), (SPOT, market.prices.spot))
     priced = [
@@ -68,24 +66,19 @@ def offering_rows(
             capacity_type,
             zone,
             price,
-            sold and is_allowed and not _is_short(size, zone, capacity_type, market.shortages),
+            sold and not _is_short(size, zone, capacity_type, market.shortages),
             has_ultra_ssd,
         )
-        for zone, is_allowed in _every_zone(size, market.location)
+        for zone in offering_zones(size, market.location)
         for has_ultra_ssd in (allows_ultra_ssd(size, zone),)
         for capacity_type, price, sold in priced
     )
 
 
 def is_open(size: VmSize, zone: str, capacity_type: str, market: MarketState) -> bool:
-    """Whether an offering can be launched now.
-
-    Azure does not restrict it, no shortage is known, and the quota is large enough.
-    """
-    return (
-        (zone, True) in _every_zone(size, market.location)
-        and _is_sold(size, capacity_type, market)
-        and not _is_short(size, zone, capacity_type, market.shortages)
+    """Whether an offering can be launched now: no shortage is known, and the quota is large enough."""
+    return _is_sold(size, capacity_type, market) and not _is_short(
+        size, zone, capacity_type, market.shortages
     )
 
 
@@ -100,14 +93,6 @@ def offerings_of(rows: Iterable[OfferingRow]) -> tuple[Offering, ...]:
             available=row.available,
         )
         for row in rows
-    )
-
-
-def _every_zone(size: VmSize, location: str) -> tuple[tuple[str, bool], ...]:
-    """Return the zone labels of a size, each with whether instances may be created there."""
-    return (
-        *((zone, not size.is_restricted) for zone in offering_zones(size, location)),
-        *((zone_label(location, zone), False) for zone in size.restricted_zones),
     )
 
 

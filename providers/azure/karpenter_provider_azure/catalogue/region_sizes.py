@@ -74,12 +74,12 @@ DISK_LIFE: Final = timedelta(days=7)
 """Maximum age of stored sizes that are better than waiting: restrictions change."""
 
 _SPREAD: Final = 0.1
-_DISK_VERSION: Final = "4"
+_DISK_VERSION: Final = "3"
 
 _log: Final[FilteringBoundLogger] = structlog.get_logger(__name__)
 
 SizesByName: TypeAlias = Mapping[str, VmSize]
-"""VM sizes that nodes can use, or could before Azure restricted them, by name, sorted."""
+"""VM sizes that nodes can use, by name, sorted."""
 
 
 def refresh_period(draw: float) -> timedelta:
@@ -139,7 +139,7 @@ class RegionSizeReader:
     def _read(self) -> SizesByName:
         parsed = parse_skus(self._fetch(), self._location)
         sizes = {name: it for name, it in parsed.sizes.items() if not general_exclusion(it)}
-        if all(size.is_restricted for size in sizes.values()):
+        if not sizes:
             raise CloudProviderError(f"skus:list: no VM sizes found in region {self._location}")
         unreported = {n: why for n, why in parsed.skipped.items() if n not in self._reported}
         if unreported:

@@ -51,7 +51,7 @@ def is_any_of(key: str, *values: str) -> Requirement:
 
 
 def offering_zones(size: VmSize, location: str) -> tuple[str, ...]:
-    """Return the zone labels of a size: its zones without restrictions, and the regional zone."""
+    """Return the zone labels of a size: its availability zones, and the regional zone."""
     return (*(zone_label(location, zone) for zone in size.zones), labels.REGIONAL_ZONE)
 
 

@@ -60,10 +60,6 @@ class VmSize:
     gpus: int
     zones: tuple[str, ...]
     """Availability zones without restrictions: `1`, `2`, `3`; sorted. Empty for a regional size."""
-    restricted_zones: tuple[str, ...]
-    """Availability zones in which the subscription may not create more; sorted."""
-    is_restricted: bool
-    """Whether the subscription may not create more in the region, with a zone or without."""
     ultra_ssd_zones: tuple[str, ...]
     """Zones with ultra disks; sorted."""
     regional_ultra_ssd: bool
@@ -106,9 +102,9 @@ class ParsedSkus(NamedTuple):
 
 
 def parse_skus(items: Iterable[JsonMapping], location: str) -> ParsedSkus:
-    """Parse the virtual machine sizes of a region, those too that the subscription may not use now.
+    """Parse the virtual machine sizes of a region.
 
-    Azure restricts sizes in a region or a zone for want of capacity; what runs there goes on.
+    Sizes that the subscription cannot use there (a restriction of type `Location`) are left out.
     """
     sizes: dict[str, VmSize] = {}
     skipped: dict[str, str] = {}
@@ -116,7 +112,7 @@ def parse_skus(items: Iterable[JsonMapping], location: str) -> ParsedSkus:
         if str(item.get("resourceType", "")).lower() != _RESOURCE_TYPE:
             continue
         info = _location_info(item, location)
-        if info is None:
+        if info is None or _is_restricted(item, location):
             continue
         name = str(item.get("name", ""))
         try:
@@ -136,9 +132,7 @@ def _read_size(name: str, item: JsonMapping, info: JsonMapping, location: str) -
     architecture = capabilities.get("cpuarchitecturetype", "")
     if architecture.lower() not in ARCHITECTURES:
         raise _unreadable(name, "CpuArchitectureType", architecture)
-    is_restricted = bool(_restrictions(item, "location", location))
-    every_zone = {sys.intern(zone) for zone in texts_of(info.get("zones"))}
-    restricted = every_zone if is_restricted else every_zone & _restricted_zones(item, location)
+    zones = _zones(item, info, location)
     return VmSize(
         name=name,
         family=sys.intern(str(item.get("family") or "")),
@@ -147,10 +141,8 @@ def _read_size(name: str, item: JsonMapping, info: JsonMapping, location: str) -
         memory_gib=_number(name, capabilities, "MemoryGB"),
         arch=ARCHITECTURES[architecture.lower()],
         gpus=_whole(name, capabilities, "GPUs"),
-        zones=tuple(sorted(every_zone - restricted)),
-        restricted_zones=tuple(sorted(restricted)),
-        is_restricted=is_restricted,
-        ultra_ssd_zones=tuple(sorted(every_zone & _ultra_ssd_zones(info))),
+        zones=zones,
+        ultra_ssd_zones=tuple(zone for zone in zones if zone in _ultra_ssd_zones(info)),
         regional_ultra_ssd=_is_true(capabilities, "UltraSSDAvailable"),
         hyperv_generations=hyperv_generations,
         premium_io=_is_true(capabilities, "PremiumIO"),
@@ -208,12 +200,17 @@ def _restrictions(item: JsonMapping, kind: str, location: str) -> list[JsonMappi
     return found
 
 
-def _restricted_zones(item: JsonMapping, location: str) -> set[str]:
-    return {
+def _is_restricted(item: JsonMapping, location: str) -> bool:
+    return bool(_restrictions(item, "location", location))
+
+
+def _zones(item: JsonMapping, info: JsonMapping, location: str) -> tuple[str, ...]:
+    restricted = {
         zone
         for restriction in _restrictions(item, "zone", location)
         for zone in texts_of(restriction.get("zones"))
     }
+    return tuple(sys.intern(z) for z in sorted({*texts_of(info.get("zones"))} - restricted))
 
 
 def _ultra_ssd_zones(info: JsonMapping) -> set[str]:

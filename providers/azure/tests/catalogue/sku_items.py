@@ -126,8 +126,6 @@ def plain_vm_size(name: str, **fields: Any) -> VmSize:
     plain: dict[str, Any] = {
         "arch": "amd64",
         "gpus": 0,
-        "restricted_zones": (),
-        "is_restricted": False,
         "ultra_ssd_zones": (),
         "regional_ultra_ssd": False,
         "premium_io": False,

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from karpenter_core.api.labels import ZONE
 from karpenter_core.provider.kit.shortages import Shortage
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_azure import labels
@@ -64,22 +63,10 @@ def test_an_offering_fixes_all_labels_that_depend_on_it() -> None:
     assert regular.single_value(labels.AKS_PRIORITY) == "regular"
 
 
-def test_a_restricted_zone_is_listed_as_unavailable() -> None:
-    """Azure restricts zones for want of capacity (case 43): nodes that run there are not drifted."""
-    it = World(sku_item(D4, restrictions=[restriction("Zone", zones=["2"])])).type(D4)
+def test_a_restricted_zone_is_no_offering() -> None:
+    it = World(sku_item(D4, restrictions=[restriction("Zone", zones=["2"])])).type(D4)  # case 43
 
-    assert {(o.zone, o.capacity_type) for o in it.offerings} == ALL
-    assert {o.zone for o in it.offerings if o.available} == {"westus2-1", "westus2-3", "0"}
-    assert sorted(it.requirements.get(ZONE).values) == ["0", "westus2-1", "westus2-3"]
-
-
-def test_a_size_restricted_in_the_region_is_listed_as_unavailable() -> None:
-    world = World(sku_item(D4, restrictions=[restriction("Location")]))  # case 43
-    it = world.type(D4)
-
-    assert {(o.zone, o.capacity_type) for o in it.offerings} == ALL
-    assert not any(o.available for o in it.offerings)
-    assert not any(world.catalogue.is_open(it, o) for o in it.offerings)
+    assert {o.zone for o in it.offerings} == {"westus2-1", "westus2-3", "0"}
 
 
 def test_spot_of_a_size_that_is_not_sold_so_is_listed_as_unavailable() -> None:

@@ -89,20 +89,16 @@ def test_the_local_disks_are_places_of_an_ephemeral_os_disk_in_the_order_of_aks(
     assert (size.max_ephemeral_os_disk_gb, *places) == expected
 
 
-def test_a_restricted_zone_is_known_and_cannot_be_used() -> None:
+def test_a_restricted_zone_is_left_out() -> None:
     size = vm_size(D4, restrictions=[restriction("Zone", zones=["2"])])  # case 43
 
     assert size.zones == ("1", "3")
-    assert size.restricted_zones == ("2",)
-    assert not size.is_restricted
 
 
-def test_a_size_restricted_in_the_region_is_known_and_cannot_be_used() -> None:
-    size = vm_size(D4, restrictions=[restriction("Location")])  # case 43
+def test_a_size_restricted_in_the_region_is_left_out() -> None:
+    sizes = [sku_item(D4, restrictions=[restriction("Location")])]  # case 43
 
-    assert size.zones == ()
-    assert size.restricted_zones == ("1", "2", "3")
-    assert size.is_restricted
+    assert parse_skus(sizes, LOCATION) == ({}, {})
 
 
 def test_restrictions_of_other_regions_do_not_count() -> None:
