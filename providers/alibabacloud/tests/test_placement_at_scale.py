@@ -21,7 +21,7 @@ from providers.alibabacloud.tests.stages import CloudStage
 from tests.support.cloud_scenarios import pod_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from karpenter_core.testing.provider_cluster import ProviderCluster
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
@@ -123,11 +123,12 @@ def test_a_thousand_anti_affine_pods_get_a_thousand_instances(cloud_stage, tmp_p
 def test_lost_replies_and_short_stock_leave_no_instance_without_a_claim(cloud_stage, tmp_path):
     """Those that got none get theirs when there is stock again."""
     cloud = cloud_stage.cloud
-    lost = CloudFault(
-        kind=CloudFaultKind.LOST_REPLY,
-        action=GROUP,
-        where=lambda parameters: str(parameters["ClientToken"])[0] in "01234567",
-    )
+    order: dict[str, int] = {}
+
+    def is_every_other_token(parameters: Mapping[str, object]) -> bool:
+        return order.setdefault(str(parameters["ClientToken"]), len(order)) % 2 == 0
+
+    lost = CloudFault(kind=CloudFaultKind.LOST_REPLY, action=GROUP, where=is_every_other_token)
 
     async def scenario(stage: ProviderCluster) -> None:
         for zone in cloud.world.zones:
