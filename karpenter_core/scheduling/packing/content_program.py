@@ -21,6 +21,7 @@ from karpenter_core.scheduling.packing.heuristic_fills import HeuristicFills
 from karpenter_core.scheduling.packing.knapsacks import KnapsackSolver
 from karpenter_core.scheduling.packing.node_by_node import fill_nodes_steps
 from karpenter_core.scheduling.packing.patterns import NodePattern
+from karpenter_core.scheduling.packing.shape_choice import cheapest_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -98,11 +99,10 @@ class _ContentsSearch:
         """Add contents, each on the cheapest shape that holds it; what none holds is left out."""
         problem, before = self._problem, len(self._shapes)
         needed = problem.request.astype(np.float64) @ contents
-        fits = np.logical_and.reduce(needed[:, :, None] <= problem.capacity[:, None, :])
-        held = np.any(fits, axis=1) & np.any(contents, axis=0)
-        prices = np.where(fits[held], problem.price, np.inf)
+        prices, shapes = cheapest_shapes(needed, problem.capacity, problem.price)
+        held = np.isfinite(prices) & np.any(contents, axis=0)
         self._contents = np.concatenate((self._contents, contents[:, held]), axis=1)
-        self._shapes = np.concatenate((self._shapes, prices.argmin(axis=1)))
+        self._shapes = np.concatenate((self._shapes, shapes[held]))
         return slice(before, None)
 
     def level_steps(self, rounds: int) -> Generator[int, None, None]:

@@ -28,6 +28,7 @@ import numpy as np
 
 from karpenter_core.scheduling.packing.covering import CoveringProgram
 from karpenter_core.scheduling.packing.knapsacks import KnapsackSolver
+from karpenter_core.scheduling.packing.shape_choice import cheapest_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -102,10 +103,9 @@ class _BoundSearch:
         """Add contents, each on the cheapest shape that holds it; what none holds is left out."""
         problem = self._problem
         needed = problem.request.astype(np.float64) @ contents
-        fits = np.logical_and.reduce(needed[:, :, None] <= problem.capacity[:, None, :])
-        held = np.any(fits, axis=1) & np.any(contents, axis=0)
-        prices = np.where(fits[held], problem.price, np.inf).min(axis=1, initial=np.inf)
-        self._add(contents[:, held], prices)
+        prices, _ = cheapest_shapes(needed, problem.capacity, problem.price)
+        held = np.isfinite(prices) & np.any(contents, axis=0)
+        self._add(contents[:, held], prices[held])
 
     def _add(self, contents: FloatCounts, prices: Prices) -> None:
         columns = np.vstack((self._parts @ contents, np.ones(contents.shape[1])))

@@ -25,6 +25,7 @@ from karpenter_core.scheduling.packing.content_program import ContentsProblem, c
 from karpenter_core.scheduling.packing.merging import merge_patterns
 from karpenter_core.scheduling.packing.pair_search import MAX_NODES, search_pairs_steps
 from karpenter_core.scheduling.packing.patterns import NodePattern, PatternProblem, pattern_steps
+from karpenter_core.scheduling.packing.shape_choice import cheapest_shapes
 from karpenter_core.scheduling.placement.plan_profile import (
     ClaimOpening,
     PlannedNodes,
@@ -302,10 +303,11 @@ class _Repacker:
         self, kind: _Kind, problem: PatternProblem
     ) -> Generator[int, None, Sequence[NodePattern]]:
         """Return nodes for pods as if any of them could share one; () if many of them avoid each other."""
-        if self._fewest(kind) > _AVOIDING_SHARE * len(kind.columns):
+        fewest = self._fewest(kind)
+        if fewest > _AVOIDING_SHARE * len(kind.columns):
             return ()
         nodes = yield from _patterns_steps(problem)
-        return nodes if sum(pattern.nodes for pattern in nodes) >= self._fewest(kind) else ()
+        return nodes if sum(pattern.nodes for pattern in nodes) >= fewest else ()
 
     def _count_at(self, entries: Iterable[RecordedEntry], place: int) -> Counts:
         """Return how many pods of each size are at a place."""
@@ -438,11 +440,8 @@ def _entries(runs: Sequence[tuple[int, int]]) -> list[RecordedEntry]:
 
 def _on_cheapest(problem: PatternProblem, contents: Counts) -> list[NodePattern]:
     """Return nodes for contents (K x C), each on the cheapest shape that holds it."""
-    needed = problem.request @ contents
-    fits = np.logical_and.reduce(needed[:, :, None] <= problem.capacity[:, None, :])
-    shapes = np.where(fits, problem.price, np.inf).argmin(axis=1)
+    prices, shapes = cheapest_shapes(problem.request @ contents, problem.capacity, problem.price)
     return [
-        NodePattern(shape=shape, content=contents[:, number], nodes=1)
-        for number, shape in enumerate(shapes.tolist())
-        if fits[number, shape]
+        NodePattern(shape=int(shapes[number]), content=contents[:, number], nodes=1)
+        for number in np.flatnonzero(np.isfinite(prices)).tolist()
     ]
