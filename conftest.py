@@ -47,6 +47,10 @@ LOGGING = structlog.get_config()
 COLLECTED_AT = (50_000, 20, 50)
 """The thresholds of the garbage collector: new objects, and collections of each younger generation."""
 
+UNFREEZE = gc.unfreeze
+UNFROZEN: set[str] = set()
+"""Whether the running test has given frozen objects back to the collector: empty if not."""
+
 SEED = "hypothesis_seed"
 NAMED_IN_FILES = ("cluster_runs", "properties", "developer_tools")
 """Markers that each file whose tests have them names: `-m MARKER` and `-m 'ONE or OTHER'` import no other file."""
@@ -68,6 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
     it ends.
     """
     gc.set_threshold(*COLLECTED_AT)
+    gc.unfreeze = _unfreeze
     if config.getoption(SEED) is None:
         setattr(config.option, SEED, str(random.SystemRandom().randrange(2**32)))
     # Tracebacks as Python writes them: rich ones show every local variable, which takes seconds each.
@@ -121,8 +126,21 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    """Take back how a command that a test ran in this process logs."""
+    """Take back how a command that a test ran in this process logs, and what it gave to the collector.
+
+    A controller that ends gives back what it froze, and with it all collected tests: each later
+    collection of this process would walk over them.
+    """
     structlog.configure(**LOGGING)
+    if UNFROZEN:
+        UNFROZEN.clear()
+        gc.freeze()
+
+
+def _unfreeze() -> None:
+    """Give everything back to the collector, and remember it."""
+    UNFROZEN.add("now")
+    UNFREEZE()
 
 
 def pytest_collection_finish() -> None:
