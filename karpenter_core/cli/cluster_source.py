@@ -98,6 +98,19 @@ class ClusterSource:
 
         yield read_offline
 
+    def find_namespace(self) -> str:
+        """Return the namespace of objects that are named without one: with a cluster, that of its context.
+
+        Raises:
+            SettingsError: no cluster is found, or a setting cannot be used.
+        """
+        if self.offline:
+            return "default"
+        from karpenter_core.kube.login import find_namespace
+
+        _, settings = self.plugins_and_settings()
+        return find_namespace(kubeconfig=settings.kubeconfig, context=settings.context)
+
     async def read_manifests(self, manifests: Manifests) -> CommandInput:
         """Read the objects of files that are read already, without a cluster.
 

@@ -66,6 +66,8 @@ class Kubeconfig:
     context: str
     cluster: JsonObject
     user: JsonObject
+    namespace: str
+    """The namespace of objects that are named without one; empty: not set."""
 
     @property
     def document(self) -> JsonObject:
@@ -158,7 +160,10 @@ def read_kubeconfig(paths: str, context: str | None) -> Kubeconfig:
     if cluster is None:
         raise chosen.error("cluster: missing")
     return Kubeconfig(
-        context=context_name, cluster=_read_cluster(cluster), user=_read_user(user) if user else {}
+        context=context_name,
+        cluster=_read_cluster(cluster),
+        user=_read_user(user) if user else {},
+        namespace=str(chosen.checked({"namespace": str}).get("namespace", "")),
     )
 
 

@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.kube.kubeconfig import Kubeconfig
 
-__all__ = ["Login", "find_login"]
+__all__ = ["Login", "find_login", "find_namespace"]
 
 _SERVICE_HOST: Final = "KUBERNETES_SERVICE_HOST"
 _TOKEN_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_NAMESPACE_FILE: Final = _TOKEN_FILE.with_name("namespace")
+_DEFAULT_NAMESPACE: Final = "default"
 _DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 _RENEW_SECONDS: Final = 60.0  # how often credentials are looked at; client-go's token file period
 _RENEW_AFTER_REFUSAL_SECONDS: Final = 5.0  # how often a 401 may lead to new ones
@@ -211,13 +213,38 @@ async def find_login(*, kubeconfig: str | None, context: str | None, clock: Cloc
     Raises:
         SettingsError: there is none, or the one asked for cannot be used.
     """
+    paths = _choose_kubeconfig(kubeconfig, context)
+    if paths is None:
+        return _from_service_account(clock)
+    return await _from_kubeconfig(paths, context, clock)
+
+
+def find_namespace(*, kubeconfig: str | None, context: str | None) -> str:
+    """Return the namespace of objects that are named without one, as kubectl finds it.
+
+    It is that of the context of the kubeconfig or, in a pod, the pod's own; `default` if there is none.
+
+    Raises:
+        SettingsError: as `find_login`.
+    """
+    paths = _choose_kubeconfig(kubeconfig, context)
+    if paths is not None:
+        return read_kubeconfig(paths, context).namespace or _DEFAULT_NAMESPACE
+    try:
+        return _NAMESPACE_FILE.read_text().strip() or _DEFAULT_NAMESPACE
+    except OSError:
+        return _DEFAULT_NAMESPACE
+
+
+def _choose_kubeconfig(kubeconfig: str | None, context: str | None) -> str | None:
+    """Return the kubeconfig to use, or several as a search path; None: the pod's own cluster."""
     explicit = kubeconfig or os.environ.get("KUBECONFIG", "")
     if explicit:
-        return await _from_kubeconfig(explicit, context, clock)
+        return explicit
     if context is None and os.environ.get(_SERVICE_HOST) and _TOKEN_FILE.exists():
-        return _from_service_account(clock)
+        return None
     if default := _default_kubeconfig():
-        return await _from_kubeconfig(default, context, clock)
+        return default
     message = (
         f"no cluster to connect to: no kubeconfig given, KUBECONFIG not set, not in a pod, "
         f"and no file {_DEFAULT_KUBECONFIG}; give --kubeconfig, or set KUBECONFIG"

@@ -224,6 +224,14 @@ def test_an_unknown_pod_is_refused_with_those_that_may_be_meant(explain, name, s
     assert shown.err.strip() == f"karpenter: {said}"
 
 
+def test_the_namespace_of_a_pod_is_an_option_too(explain):
+    by_option = explain("new", "-n", "shop").out
+
+    assert by_option == explain("shop/new").out == explain("shop/new", "--namespace=shop").out
+    shown = explain("shop/new", "--namespace", "bazaar", code=2)
+    assert shown.err.strip() == 'karpenter: the pod "shop/new" is not in the namespace "bazaar"'
+
+
 def test_without_a_usable_pool_each_pool_says_why(program, tmp_path, types_file):
     """A pod cannot wait for a pool that nothing is bought from."""
     file = write(tmp_path / "static.yaml", pool("static", replicas=1), pod("a"))

@@ -288,6 +288,16 @@ def test_top_works_without_the_permission_to_list_events(ask, two_waiting):
     assert any("events cannot be listed" in note for note in document["notes"])
 
 
+def test_a_pod_without_a_namespace_is_looked_for_in_that_of_the_context(ask, two_waiting):
+    config = json.loads(two_waiting.kubeconfig.read_text())
+    config["contexts"][0]["context"]["namespace"] = "shop"
+    two_waiting.kubeconfig.write_text(json.dumps(config))
+
+    assert json.loads(ask("explain", "pod", "a", "-o", "json").out)["pod"] == "shop/a"
+    missing = ask("explain", "pod", "a", "-n", "default", code=2)
+    assert missing.err.strip() == 'karpenter: no pod "default/a"; near: shop/a'
+
+
 def test_a_live_plan_sends_only_lists(ask, two_waiting):
     """Every kind once, no watch, no write; the answer has the form of offline plans."""
     document = json.loads(ask("plan", "-o", "json").out)

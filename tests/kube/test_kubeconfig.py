@@ -12,6 +12,7 @@ from aiohttp import web
 
 from karpenter_core.errors import SettingsError
 from karpenter_core.kube.kubeconfig import read_kubeconfig
+from karpenter_core.kube.login import find_namespace
 from tests.kube.serving import GET, connected, no_surroundings, serving
 
 __all__ = ["no_surroundings"]
@@ -226,3 +227,37 @@ async def test_a_token_that_is_no_text_is_refused(tmp_path):
     with pytest.raises(SettingsError, match=f"^kubeconfig {path}: "):
         async with connected(path):
             pass
+
+
+@pytest.mark.parametrize(("fields", "expected"), [({"namespace": "shop"}, "shop"), ({}, "default")])
+def test_objects_without_a_namespace_are_those_of_the_context(tmp_path, fields, expected):
+    document = config()
+    document["contexts"][0]["context"] |= fields
+    path = write(tmp_path / "config", document)
+
+    assert find_namespace(kubeconfig=path, context=None) == expected
+
+
+def test_a_namespace_of_another_type_is_refused(tmp_path):
+    document = config()
+    document["contexts"][0]["context"]["namespace"] = 5
+
+    with pytest.raises(SettingsError, match='context "main": namespace: must be a text'):
+        read_one(tmp_path, document)
+
+
+@pytest.mark.parametrize("is_mounted", [True, False])
+def test_in_a_pod_objects_without_a_namespace_are_those_of_its_own(
+    tmp_path, monkeypatch, is_mounted
+):
+    token, namespace = tmp_path / "token", tmp_path / "namespace"
+    token.write_text("token")
+    if is_mounted:
+        namespace.write_text("karpenter\n")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setattr("karpenter_core.kube.login._TOKEN_FILE", token)
+    monkeypatch.setattr("karpenter_core.kube.login._NAMESPACE_FILE", namespace)
+
+    found = find_namespace(kubeconfig=None, context=None)
+
+    assert found == ("karpenter" if is_mounted else "default")

@@ -14,6 +14,7 @@ import typer
 
 from karpenter_core.cli.cluster_options import takes_cluster
 from karpenter_core.cli.cluster_source import ClusterSource, OutputFormat, help_of
+from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,11 +53,19 @@ def pod(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAMESPACE/NAME",
-            help="Name of the pod, as NAMESPACE/NAME or NAME (in `default`).",
+            metavar="NAMESPACE/NAME", help="Name of the pod, as NAMESPACE/NAME or NAME."
         ),
     ],
     source: ClusterSource,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="Namespace of a pod that is given as NAME; by default that of the context, or `default`.",
+            show_default=False,
+        ),
+    ] = None,
     output: _Answer = OutputFormat.TABLE,
 ) -> None:
     """Explain where a pod is placed, or which constraint fails first for each NodePool.
@@ -67,10 +76,11 @@ def pod(
     Exit code: 0 if there is an answer; 2 if the pod does not exist, or if files, settings or the
     cluster cannot be used.
     """
+    key = _pod_key(name, namespace, source)
     command_input = asyncio.run(replace(source, with_decisions=True).read())
     from karpenter_core.cli.explain.tables import print_explanation
 
-    document = _answer(command_input, name if "/" in name else f"default/{name}")
+    document = _answer(command_input, key)
     _show(command_input, document, output, print_explanation)
 
 
@@ -149,6 +159,16 @@ def nodeclaim(
     found = find_node_claim(command_input.cluster, name)
     document = node_claim_explanation(command_input, found)
     _show(command_input, document, output, print_node_claim_explanation)
+
+
+def _pod_key(name: str, namespace: str | None, source: ClusterSource) -> str:
+    """Return the `namespace/name` of a pod that is given with or without its namespace."""
+    given, slash, _ = name.rpartition("/")
+    if not slash:
+        return f"{namespace or source.find_namespace()}/{name}"
+    if namespace not in (None, given):
+        raise SettingsError(f'the pod "{name}" is not in the namespace "{namespace}"')
+    return name
 
 
 def _answer(command_input: CommandInput, key: str) -> dict[str, object]:
