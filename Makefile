@@ -28,6 +28,7 @@ demo: $(READY) ## Watch pods become nodes and go again, on a cluster inside this
 
 test: $(READY) ## Run the unit, repository and packaging tests
 	KARPENTER_PROPERTY_EXAMPLES=$${KARPENTER_PROPERTY_EXAMPLES:-/10} \
+		KARPENTER_RECORDED_EXAMPLES=$${KARPENTER_RECORDED_EXAMPLES-/10} \
 		$(BIN)/pytest --workers 4 $(ARGS)
 
 lint: $(READY) ## Check style, formatting and the import layers

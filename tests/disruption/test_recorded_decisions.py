@@ -176,6 +176,7 @@ def texts_of(seed):
     yield savings_text(changing.snapshot, changing.now, options, "test")
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("batch", telling_first(BATCHES, TELLING))
 def test_decisions_are_the_recorded_ones(batch):
     texts = {

@@ -56,6 +56,7 @@ def read_text(codec, drawn):
     return whole_text(view)
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 def test_objects_are_read_as_recorded(kind):
     random = Random(f"objects {kind.kind}")

@@ -382,6 +382,7 @@ def texts_of(seed):
         yield from map(canonical_text, cluster_results(random, snapshot, now))
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("batch", telling_first(BATCHES, TELLING))
 def test_steps_are_the_recorded_ones(batch):
     texts = {

@@ -43,6 +43,7 @@ MORE = {
 }
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("name", others_as_cluster_runs([*LIVES, *MORE], first=len(LIVES)))
 def test_a_life_is_the_recorded_one(name, tmp_path):
     """`cluster_runs` have more of them."""

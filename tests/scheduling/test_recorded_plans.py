@@ -30,6 +30,7 @@ OPTIONS = (
 )
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("batch", others_as_cluster_runs(range(BATCHES), first=6))
 def test_plans_are_the_recorded_ones(batch):
     texts = {}
@@ -43,6 +44,7 @@ def verdict_text(verdict):
     return canonical_text((*verdict_facts(verdict), verdict.removed, verdict.moves, verdict.claims))
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("batch", others_as_cluster_runs(range(BATCHES), first=6))
 def test_verdicts_of_what_ifs_equal_the_recorded_ones(batch):
     texts = {}

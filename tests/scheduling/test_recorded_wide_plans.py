@@ -46,6 +46,7 @@ def plan_text(seed):
     return canonical_text((plan, decision, units))
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("batch", telling_first(BATCHES, TELLING))
 def test_plans_are_the_recorded_ones(batch):
     texts = {f"wide-{seed:03}": plan_text(seed) for seed in range(batch, PROBLEMS, BATCHES)}

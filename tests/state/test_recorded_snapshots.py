@@ -130,6 +130,7 @@ def texts_of(seed):
         )
 
 
+@pytest.mark.recorded
 @pytest.mark.parametrize("batch", telling_first(BATCHES, TELLING))
 def test_snapshots_and_problems_are_the_recorded_ones(batch):
     texts = {
