@@ -174,8 +174,6 @@ def quota_usage(
 ) -> dict[str, int]:
     """Return what is used of the limits of a quota, `LARGEST_AMOUNT` of a price if it is unknown."""
     used = dict.fromkeys(reading.limits, 0)
-    if not used:
-        return used
     for state_node in snapshot.counted_nodes:
         claim = state_node.claim
         if state_node.node is None and claim is not None and is_held_by_foreign_finalizer(claim):

@@ -58,7 +58,7 @@ class LaunchCeilings:
         self.pool_usage: Final = pool_usage(snapshot, launch_limits.rates, leaving=leaving)
         """Amounts that each NodePool holds, without claims in flight."""
         self._remaining: dict[tuple[str, str], int] = {
-            (quota.name, resource): limit - quota.used.get(resource, 0)
+            (quota.name, resource): limit - quota.used[resource]
             for quota in self._quotas
             for resource, limit in quota.limits.items()
         }

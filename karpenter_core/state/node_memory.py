@@ -67,15 +67,14 @@ class NodeMemory:
 
     __slots__ = (
         "_admissions", "_admitted", "_catalogues", "_counted", "_csi_nodes", "_movable",
-        "_node_count", "_nodes", "_order", "_placed", "_unsettled", "_usage", "_volumes",
+        "_node_count", "_nodes", "_order", "_unsettled", "_usage", "_volumes",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._admissions: Final = IdentityMemo["StateNode", _Admission]()
         self._admitted: tuple[_Admission, ...] = ()
-        self._placed: tuple[StateNode, ...] = ()
         self._order: list[int] | None = None
-        """The places of the placeable ones among `_placed`."""
+        """The places of the placeable ones among the state nodes, which are sorted by name."""
         self._node_count = 0
         """The number of Nodes among the placeable ones."""
         self._unsettled = frozenset[int]()
@@ -95,28 +94,17 @@ class NodeMemory:
         """
         state_nodes = snapshot.state_nodes
         admitted = self._admissions.values(state_nodes, _admission)
-        if not (admitted == self._admitted and self._is_named_alike(state_nodes)):
-            self._order = None
-        if self._order is None:
+        if self._order is None or admitted != self._admitted:
             order = [place for place, found in enumerate(admitted) if found.is_placeable]
-            order.sort(key=lambda place: (admitted[place].is_starting, state_nodes[place].name))
+            order.sort(key=lambda place: admitted[place].is_starting)
             self._order = order
             self._node_count = sum(admitted[place].has_node for place in order)
-        self._admitted, self._placed = admitted, state_nodes
+        self._admitted = admitted
         placed = list(map(state_nodes.__getitem__, self._order))
         if launching:
             placed = [state_node for state_node in placed if state_node not in launching]
             return PlaceableNodes(placed, sum(each.node is not None for each in placed))
         return PlaceableNodes(placed, self._node_count)
-
-    def _is_named_alike(self, state_nodes: tuple[StateNode, ...]) -> bool:
-        """Tell whether the same names are in the same places as in the pass before."""
-        before, changed = self._placed, self._admissions.changed
-        return (
-            changed is not None
-            and len(before) == len(state_nodes)
-            and all(before[place].name == state_nodes[place].name for place in changed)
-        )
 
     def existing_nodes(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from karpenter_core.kube.resources import DEPLOYMENTS
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
@@ -83,5 +83,27 @@ def test_the_status_counts_nodes_as_they_come_and_go(tmp_path):
         await scene.settle(
             lambda: (status()["nodes"], status()["resources"]) == (0, ZEROS), seconds=10
         )
+
+    run_controller(tmp_path, scenario)
+
+
+def test_usage_that_came_too_soon_to_be_written_is_written_later(tmp_path):
+    """Another change of the NodePool in the meantime does not make it wait for the next node."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        await scene.cluster.clock.sleep(30)
+        (node,) = (each["metadata"]["name"] for each in scene.nodes())
+        for count in ("2", "3"):
+            capacity = {"status": {"capacity": {"example.com/dongle": count}}}
+            scene.cluster.server.registry.patch(NODES, capacity, node, part="status")
+            await scene.cluster.clock.sleep(1)
+        assert scene.pool("general")["status"]["resources"]["example.com/dongle"] == "2"
+        touched = {"metadata": {"annotations": {"touched": "yes"}}}
+        scene.cluster.patch(NODE_POOLS, "general", touched)
+        await scene.cluster.clock.sleep(5)
+        assert scene.pool("general")["status"]["resources"]["example.com/dongle"] == "3"
 
     run_controller(tmp_path, scenario)

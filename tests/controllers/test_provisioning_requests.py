@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from types import SimpleNamespace
 
@@ -22,6 +23,8 @@ from karpenter_core.kube.resources import DEPLOYMENTS, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, PROVISIONING_REQUESTS
 from karpenter_core.sim.faults import RequestFault, matching
 from karpenter_core.testing.builders import EPOCH
+from karpenter_core.testing.state_builders import synced_state
+from tests.controllers.clocks import TwoClocks
 from tests.controllers.gangs import (
     FOUR_CORES,
     SERVING,
@@ -32,6 +35,8 @@ from tests.controllers.gangs import (
     template,
 )
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
+from tests.support.provisioning_requests import request as lifecycle_request
+from tests.support.provisioning_requests import template as lifecycle_template
 
 CHECK = CHECK_CAPACITY
 NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
@@ -498,6 +503,40 @@ def test_a_status_that_another_writer_was_faster_to_change_is_written_soon_after
         assert running.metric(failed) == 0
 
     run_gangs(tmp_path, story)
+
+
+async def test_a_request_without_its_template_is_not_planned():
+    """The template was deleted after the step: the next step says so."""
+    asked = lifecycle_request()
+    planned, written = [], []
+
+    async def plan(*_arguments):
+        planned.append(1)
+        return None, SimpleNamespace(claims=()), SimpleNamespace(problem="full")
+
+    async def write(*arguments):
+        written.append(arguments)
+
+    async def some(*_arguments):
+        return None
+
+    def provide(*objects):
+        snapshot = synced_state(asked, *objects).snapshot()
+        controller = SimpleNamespace(
+            _planning_turn=asyncio.Lock(),
+            _cluster_state=SimpleNamespace(tick=lambda: None, snapshot=lambda: snapshot),
+            _creator=SimpleNamespace(refusal=lambda _claims: ""),
+            _runtime=SimpleNamespace(clock=TwoClocks()),
+            _plan=plan,
+            _with_some=some,
+            _write=write,
+        )
+        return ProvisioningRequestController._provide(controller, asked)
+
+    await provide()
+    assert (len(planned), len(written)) == (0, 0)
+    await provide(lifecycle_template())
+    assert (len(planned), len(written)) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,18 @@ def test_a_refusal_names_the_quota_and_the_resource():
     assert refusal.message == 'CapacityQuota "team" has 0 of nodes left, which is too little'
 
 
+def test_a_quota_that_cannot_be_read_refuses_the_claims_that_it_may_count():
+    """Those that its selector leaves out are created."""
+    (claim,) = planned_claims(1)
+    refusal = ceilings(quota(nodes="many")).refusal(claim)
+
+    assert refusal is not None
+    assert refusal.limit is LaunchLimit.CAPACITY_QUOTA
+    assert refusal.message.startswith('CapacityQuota "team" cannot be read')
+    elsewhere = {"matchLabels": {"karpenter.sh/nodepool": "other"}}
+    assert ceilings(quota(selector=elsewhere, nodes="many")).refusal(claim) is None
+
+
 def test_a_limit_of_a_pool_counts_the_claim_to_create():
     """Not only what exists."""
     claims = planned_claims(1)

@@ -29,11 +29,11 @@ def state_nodes(draw):
 
 @st.composite
 def passes(draw):
-    """Successive tuples of state nodes, each with some of them replaced, and those that launch."""
+    """Successive state nodes, sorted by name, each with some replaced, and those that launch."""
     now, found = draw(st.lists(state_nodes(), max_size=5)), []
     for _ in range(draw(st.integers(2, 5))):
         launching = frozenset(each for each in now if draw(st.integers(0, 9)) == 0)
-        found.append((tuple(now), launching))
+        found.append((tuple(sorted(now, key=lambda each: each.name)), launching))
         now = [draw(state_nodes()) if draw(st.booleans()) else each for each in now]
         if draw(st.integers(0, 3)) == 0:
             now = now[1:] if draw(st.booleans()) else [*now, draw(state_nodes())]

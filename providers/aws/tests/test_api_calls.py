@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import botocore.session
 import pytest
@@ -248,3 +249,24 @@ def test_an_action_that_names_a_wait_is_paused_for_all(slowed, time, monkeypatch
 
     assert attempts == ["DescribeSubnets"]
     assert caught.value.retry_after == timedelta(seconds=60)
+
+
+def test_a_call_that_was_not_sent_is_not_observed(slowed, time, monkeypatch):
+    """Its operation is paused: the error tells so, and nothing took part in a call of AWS."""
+    observed = []
+    observer = SimpleNamespace(
+        note_attempt=lambda *_: observed.append("attempt"),
+        note_call=lambda *_, retries: observed.append(("call", retries)),
+    )
+
+    def refuse(_client, _operation, _request):
+        raise answered("ThrottlingException", 429, {"retry-after": "60"})
+
+    monkeypatch.setattr(type(slowed), "_make_api_call", refuse)
+    calls = ApiCalls(RetryPolicy(), sleep=time.sleep, monotonic=time.monotonic, observe=observer)
+    calls.apply_to(slowed, "ec2")
+    for _ in range(2):
+        with pytest.raises(ThrottledError), core_errors_of("ec2:DescribeSubnets"):
+            slowed.describe_subnets()
+
+    assert observed == ["attempt", ("call", 0)]

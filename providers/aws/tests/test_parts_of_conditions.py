@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,18 +21,23 @@ from karpenter_core.errors import BadInputError
 from karpenter_core.testing.builders import EPOCH
 from karpenter_core.testing.state_builders import node
 from karpenter_provider_aws import labels
+from karpenter_provider_aws.api.families import AmiFamily
 from karpenter_provider_aws.capacity_type_sync import _is_reserved
 from karpenter_provider_aws.catalogue.requirements import instance_labels
 from karpenter_provider_aws.codes import is_instance_profile_missing, launch_failure
-from karpenter_provider_aws.conversion.selectors import _read
+from karpenter_provider_aws.conversion.managed_node_groups import _has_interface
+from karpenter_provider_aws.conversion.selectors import MAX_TERMS, _read, ami_terms, tag_terms
 from karpenter_provider_aws.described_instances import CLAIM_TAGS, FOREIGN_MARKS, read_instance
 from karpenter_provider_aws.discovery.images import minor_version
 from karpenter_provider_aws.families.al2023 import _is_mapping
 from karpenter_provider_aws.families.mime_parts import _headers, mime_parts
+from karpenter_provider_aws.families.traits import TRAITS, _windows
+from karpenter_provider_aws.interruption import shortages
 from karpenter_provider_aws.interruption.blocks import _blocks_of_nodes
 from karpenter_provider_aws.interruption.directory import _from_node, instance_id_of
+from karpenter_provider_aws.interruption.shortages import InterruptionShortages
 from karpenter_provider_aws.kubelet.expressions import kubelet_expressions
-from karpenter_provider_aws.kubelet.fields import _is_number
+from karpenter_provider_aws.kubelet.fields import _is_number, _is_time
 from karpenter_provider_aws.launch.template_groups import ClusterDetails
 from karpenter_provider_aws.node_class.dry_runs import PASSED, dry_run_outcome
 from karpenter_provider_aws.prices import read_products, read_spot_history
@@ -225,3 +231,86 @@ def test_a_header_without_a_body_has_no_parts():
 
 def test_an_answer_without_an_error_passes_a_trial():
     assert dry_run_outcome("ec2:RunInstances", None, instance_profile="") is PASSED
+
+
+@pytest.mark.parametrize(
+    ("selector", "terms"),
+    [
+        ({"aws-ids": "ami-1,ami-2"}, [{"id": "ami-1"}, {"id": "ami-2"}]),
+        ({"aws-ids": "ami-1", "aws::owners": "self"}, [{"id": "ami-1"}]),
+        ({"aws::name": "web-*"}, [{"name": "web-*"}]),
+        (
+            {"aws::name": "a, b", "aws::owners": "self"},
+            [{"name": "a", "owner": "self"}, {"name": "b", "owner": "self"}],
+        ),
+        ({"team": "web"}, [{"tags": {"team": "web"}}]),
+        (
+            {"team": "web,shop", "aws::owners": "amazon"},
+            [
+                {"tags": {"team": "web"}, "owner": "amazon"},
+                {"tags": {"team": "shop"}, "owner": "amazon"},
+            ],
+        ),
+        ({"team": ""}, [{"tags": {"team": "*"}}]),
+    ],
+)
+def test_a_selector_of_images_becomes_a_term_for_each_combination(selector, terms):
+    assert ami_terms(selector, field="amiSelector") == terms
+
+
+def test_a_selector_with_too_many_combinations_is_refused():
+    def terms(count):
+        values = ",".join(str(number) for number in range(count))
+        return tag_terms({"team": values}, field="subnetSelector")
+
+    assert len(terms(MAX_TERMS)) == MAX_TERMS
+    with pytest.raises(BadInputError, match=f"{MAX_TERMS + 1} combinations"):
+        terms(MAX_TERMS + 1)
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "has_groups"),
+    [
+        ([], False),
+        ([{"DeviceIndex": 0}], False),
+        ([{"Groups": []}], False),
+        ([{"DeviceIndex": 0}, {"Groups": ["sg-1"]}], True),
+    ],
+)
+def test_a_template_decides_security_groups_by_an_interface_with_groups(interfaces, has_groups):
+    template = SimpleNamespace(data={"NetworkInterfaces": interfaces})
+    assert _has_interface(template) is has_groups
+
+
+@pytest.mark.parametrize(
+    ("family", "year", "build"),
+    [
+        (AmiFamily.WINDOWS2019, "2019", "10.0.17763"),
+        (AmiFamily.WINDOWS2022, "2022", "10.0.20348"),
+        (AmiFamily.WINDOWS2025, "2025", "10.0.26100"),
+    ],
+)
+def test_windows_boots_from_its_own_disk(family, year, build):
+    traits = _windows(year, build)
+    assert traits == TRAITS[family]
+    assert (traits.windows_year, traits.windows_build) == (year, build)
+    assert traits.is_windows
+    (device,) = traits.default_devices
+    assert (device.device_name, device.size_gib) == ("/dev/sda1", 50)
+    assert (traits.ephemeral_device, traits.default_ephemeral_gib) == ("/dev/sda1", 50)
+    assert not traits.has_eni_density
+    assert not traits.kube_reserved_uses_eni_pods
+
+
+@pytest.mark.parametrize(
+    ("value", "is_time"),
+    [("2026-01-01T00:00:00+00:00", True), ("soon", False), (20260101, False), (None, False)],
+)
+def test_a_time_is_a_text_that_can_be_read(value, is_time):
+    assert _is_time(value) is is_time
+
+
+def test_only_the_newest_warnings_are_remembered(monkeypatch):
+    monkeypatch.setattr(shortages, "_MAX_NOTED", 2)
+    noted = InterruptionShortages(None, offerings=None, reservations=None)
+    assert [noted._is_news(each) for each in "abbcba"] == [True, True, False, True, False, True]

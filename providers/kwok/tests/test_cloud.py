@@ -66,6 +66,21 @@ def test_a_reader_of_the_store_does_not_block_writers(tmp_path, monkeypatch):
         assert reader.execute("SELECT count(*) FROM calls").fetchone() == (before[0] + 1,)
 
 
+def test_every_thousandth_call_removes_the_oldest_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(instance_store, "_KEPT_CALLS", 10)
+    with closing(InstanceStore(str(tmp_path / "kwok.sqlite3"))) as store:
+
+        def kept(calls):
+            with store.transaction() as db:
+                for _ in range(calls):
+                    record_call(db, at=0.0, operation="list", subject="", result="listed")
+                return db.execute("SELECT count(*), min(id) FROM calls").fetchone()
+
+        assert tuple(kept(999)) == (999, 1)
+        assert tuple(kept(1)) == (10, 991)
+        assert tuple(kept(1)) == (11, 991)
+
+
 # -- launch
 
 

@@ -222,6 +222,7 @@ def test_requests_of_other_controllers_are_not_ours():
     [
         (request(ValidUntilSeconds="soon"), 'ValidUntilSeconds is "soon"'),
         (request(ValidUntilSeconds="0"), 'ValidUntilSeconds is "0"'),
+        (request(ValidUntilSeconds="315360001"), 'ValidUntilSeconds is "315360001"'),
         (request(provisioning_class=CHECK_CAPACITY, noRetry="perhaps"), 'noRetry is "perhaps"'),
         (
             request(provisioning_class=CHECK_CAPACITY, partialCapacityCheck="true"),
@@ -236,6 +237,15 @@ def test_requests_of_other_controllers_are_not_ours():
 def test_a_parameter_that_cannot_be_read_fails_the_request(asked, text):
     assert text in str(parse_parameters(asked))
     assert condition(step_of(asked), "Failed") == ("True", "InvalidRequest")
+
+
+TEN_YEARS = 10 * 365 * 24 * 3600
+
+
+@pytest.mark.parametrize("seconds", [1, TEN_YEARS])
+def test_a_request_is_valid_for_one_second_to_ten_years(seconds):
+    asked = request(ValidUntilSeconds=str(seconds))
+    assert parse_parameters(asked).validity == timedelta(seconds=seconds)
 
 
 def test_a_capacity_check_without_retry_fails_and_others_wait():

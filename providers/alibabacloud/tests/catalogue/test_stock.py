@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog
 
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_provider_alibabacloud.catalogue.stock import (
@@ -147,6 +148,16 @@ def test_a_failed_first_answer_leaves_the_other_capacity_type(tmp_path: Path):
 
     assert stock.on_demand == {}
     assert stock.spot_zones(NAME) == (B,)
+
+
+@pytest.mark.parametrize(("half", "way"), [("on_demand", "on-demand"), ("spot", "spot of 1 hours")])
+def test_the_log_names_the_stock_that_could_not_be_read(tmp_path: Path, half: str, way: str):
+    market = Market()
+    setattr(market, half, refuse())
+    with structlog.testing.capture_logs() as lines:
+        market.book(tmp_path).current()
+
+    assert [line["way"] for line in lines if "could not be read" in line["event"]] == [way]
 
 
 def test_two_failed_answers_keep_the_last_stock(tmp_path: Path):

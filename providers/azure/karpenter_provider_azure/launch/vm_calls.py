@@ -51,8 +51,8 @@ class VmCalls:
         settings: AzureSettings,
         fence: LeaderFence,
         *,
-        image_headers: Callable[[], Mapping[str, str]] = dict,
-        note_deleted: Callable[[], None] = lambda: None,
+        image_headers: Callable[[], Mapping[str, str]],
+        note_deleted: Callable[[], None],
     ) -> None:
         """`image_headers` returns the headers that permit images of other tenants; may raise.
 

@@ -69,7 +69,9 @@ class SimulatedWorld:
         launch = SimpleNamespace(
             reader=self.reader,
             recent=self.recent,
-            calls=VmCalls(self.client, settings, self.fence),
+            calls=VmCalls(
+                self.client, settings, self.fence, image_headers=dict, note_deleted=lambda: None
+            ),
         )
         interruptions = InterruptionSources(self.clock, UnavailableOfferings())
         self.parts = InstanceParts(services, launch, interruptions)

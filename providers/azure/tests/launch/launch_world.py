@@ -369,7 +369,13 @@ class LaunchWorld:
 
     def start(self) -> None:
         """Begin a process, which remembers nothing."""
-        calls = VmCalls(self.arm, self.settings, UnfencedProcess())
+        calls = VmCalls(
+            self.arm,
+            self.settings,
+            UnfencedProcess(),
+            image_headers=dict,
+            note_deleted=lambda: None,
+        )
         self.operations = open_operations(self.clock)
         self.failures = FailureRecorder(
             self.clock,

@@ -17,6 +17,11 @@ class LostLease:
         raise FencedError("the lease is lost")
 
 
+def vm_calls(arm, fence, **changes):
+    others = {"image_headers": dict, "note_deleted": lambda: None, **changes}
+    return VmCalls(arm, settings(), fence, **others)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -28,14 +33,14 @@ class LostLease:
 def test_a_process_without_the_lease_changes_nothing(change):
     arm = FakeArm()
     with pytest.raises(FencedError):
-        change(VmCalls(arm, settings(), LostLease()))
+        change(vm_calls(arm, LostLease()))
     assert arm.calls == []
 
 
 def test_requests_have_the_header_for_images_of_other_tenants():
     arm = FakeArm()
     fence = type("Held", (), {"check": lambda _self: None})()
-    calls = VmCalls(arm, settings(), fence, image_headers=lambda: {"auxiliary": "token"})
+    calls = vm_calls(arm, fence, image_headers=lambda: {"auxiliary": "token"})
     calls.create("aks-web-1", {"properties": {}})
     assert arm.headers == [{"If-None-Match": "*", "auxiliary": "token"}]
 
@@ -52,7 +57,7 @@ def test_only_a_deletion_that_azure_begins_frees_quota(arm, noted):
     """A virtual machine that is gone already is deleted: that is no error, and frees nothing."""
     fence = type("Held", (), {"check": lambda _self: None})()
     deletions = []
-    VmCalls(arm, settings(), fence, note_deleted=lambda: deletions.append(1)).delete("aks-web-1")
+    vm_calls(arm, fence, note_deleted=lambda: deletions.append(1)).delete("aks-web-1")
     assert len(deletions) == noted
 
 

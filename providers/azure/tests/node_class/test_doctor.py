@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from karpenter_core.errors import AuthError
 from karpenter_core.provider.contract import Severity
+from karpenter_provider_azure.arm.errors import ArmNotFoundError
 from karpenter_provider_azure.catalogue.quotas import Quota, quota_remark
 from karpenter_provider_azure.doctor import ProviderDoctor, quota_findings
 from karpenter_provider_azure.network.cluster_network import SecurityGroupReader
@@ -262,3 +266,53 @@ def test_the_remark_of_a_condition_does_not_change_with_the_usage():
     assert before == after
     assert before.startswith('no quota is left in x for regional vCPUs ("cores", limit 10): ')
     assert 'spot vCPUs ("lowPriorityCores", limit 5): no spot instances' in before
+
+
+DISK_ENCRYPTION_SET = (
+    "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/diskEncryptionSets/d"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "remedy"),
+    [
+        (None, "the disk encryption set can be read", ""),
+        (
+            AuthError("not permitted", action="diskEncryptionSets:get"),
+            "not permitted",
+            'grant the role "Reader"',
+        ),
+        (ArmNotFoundError("not there", status=404), "not there", "correct --node-osdisk"),
+    ],
+    ids=["there", "denied", "missing"],
+)
+def test_a_disk_encryption_set_must_be_readable(settings, error, message, remedy):
+    def get(*_arguments, **_options):
+        if error is not None:
+            raise error
+        return {}
+
+    def findings(set_id):
+        made = settings(node_osdisk_diskencryptionset_id=set_id)
+        doctor = ProviderDoctor(SimpleNamespace(get=get), settings=made, security_groups=None)
+        return doctor._check_disk_encryption_set()
+
+    assert findings("") == ()
+    (found,) = findings(DISK_ENCRYPTION_SET)
+    assert (message in found.message, remedy in found.remedy) == (True, True)
+    assert found.severity is (Severity.OK if error is None else Severity.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("group", "is_needed", "count"),
+    [(SimpleNamespace(name="g"), True, 1), (None, True, 1), (None, False, 0)],
+)
+def test_a_missing_security_group_is_a_warning_where_one_is_needed(group, is_needed, count):
+    groups = SimpleNamespace(current=lambda: group)
+    doctor = SimpleNamespace(
+        _security_groups=groups,
+        _settings=SimpleNamespace(node_resource_group="nodes", vnet_subnet_id=""),
+        _network=SimpleNamespace(needs_security_group=lambda _subnet: is_needed),
+    )
+    check = ProviderDoctor._check_security_group
+    assert len(check(doctor)) == count

@@ -1,0 +1,98 @@
+"""Steps of controllers that whole runs seldom take."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from types import SimpleNamespace
+
+import pytest
+
+from karpenter_core.controllers.disruption.controller import DisruptionController
+from karpenter_core.controllers.interruption import controller as interruption
+from karpenter_core.controllers.interruption.controller import _add_new, _remember_first
+from karpenter_core.controllers.node.surge_moves import SurgeMoves
+from karpenter_core.errors import ConflictError, NotFoundError
+from karpenter_core.kube.api import KubeApi
+from karpenter_core.kube.informers import Informers
+from karpenter_core.kube.login import Login
+from karpenter_core.kube.transport import ApiRequest
+from karpenter_core.testing.builders import pod
+from tests.controllers.clocks import TwoClocks
+
+
+def test_only_the_newest_messages_are_remembered(monkeypatch):
+    monkeypatch.setattr(interruption, "_REMEMBERED", 2)
+    memory = OrderedDict()
+    assert [_remember_first(memory, key, n) for n, key in enumerate("abac")] == [0, 1, 0, 3]
+    assert list(memory) == ["b", "c"]
+    seen = OrderedDict()
+    assert [_add_new(seen, key) for key in "abaca"] == [True, True, False, True, True]
+    assert list(seen) == ["c", "a"]
+
+
+async def test_a_pod_that_does_not_ask_for_a_surge_has_no_move():
+    moves = SurgeMoves(writer=None, runtime=SimpleNamespace(clock=TwoClocks()), read_rollout=None)
+    assert await moves.holds(pod("web"), None) is False
+    assert not moves._moves
+
+
+async def test_a_pass_over_its_time_limit_is_told_so():
+    effort = SimpleNamespace(is_reached=False)
+
+    async def run_steps(steps, *, limit_seconds, overtime):
+        assert limit_seconds > 0
+        if steps == "long":
+            overtime()
+        return steps
+
+    controller = SimpleNamespace(_planner=SimpleNamespace(run_steps=run_steps))
+    assert await DisruptionController._compute(controller, "short", effort) == "short"
+    assert effort.is_reached is False
+    assert await DisruptionController._compute(controller, "long", effort) == "long"
+    assert effort.is_reached is True
+
+
+@pytest.mark.parametrize(
+    ("error", "is_found"),
+    [
+        (None, True),
+        (NotFoundError("gone", status=404, reason="NotFound"), False),
+        (ConflictError("busy", status=409, reason="Conflict"), True),
+    ],
+)
+async def test_a_kind_counts_as_served_unless_the_api_server_says_that_it_is_not(error, is_found):
+    async def list_page(_kind, *, limit):
+        assert limit == 1
+        if error is not None:
+            raise error
+
+    api = SimpleNamespace(list_page=list_page)
+    informers = SimpleNamespace(_apis=SimpleNamespace(api_for=lambda _kind: api))
+    assert await Informers._find(informers, "pods") is is_found
+
+
+async def test_any_other_request_waits_for_its_turn():
+    done = []
+
+    class Limiter:
+        async def acquire(self):
+            done.append("turn")
+
+    class Transport:
+        async def request(self, request):
+            done.append(request.path)
+            return "answer"
+
+    asked = ApiRequest(method="GET", path="/version")
+    assert (
+        await KubeApi(Transport(), clock=TwoClocks(), limiter=Limiter()).request(asked) == "answer"
+    )
+    assert await KubeApi(Transport(), clock=TwoClocks()).request(asked) == "answer"
+    assert done == ["turn", "/version", "/version"]
+
+
+async def test_fixed_credentials_that_are_refused_are_not_renewed():
+    refused = ("token", None)
+    login = SimpleNamespace(credentials=refused, token_file=None, loader=None)
+    assert await Login.renew(login, refused) is False
+    assert await Login.renew(login, ("older", None)) is True
