@@ -94,6 +94,7 @@ def test_every_setting_reaches_its_field():
 def test_the_old_name_of_the_burst_counts_where_the_new_one_is_not_given():
     assert read(CLUSTER, environment={"APG_CREATION_QPS": "30"}).launch_burst == 30
     assert read(CLUSTER, "--launch-burst=5", "--apg-qps=30").launch_burst == 5
+    assert read(CLUSTER, "--launch-burst=1").launch_burst == 1
 
 
 def test_a_flag_beats_the_environment():
