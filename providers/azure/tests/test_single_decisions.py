@@ -1,0 +1,199 @@
+"""Decisions of single functions: each condition of them counts by itself."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from karpenter_core.api.labels import INSTANCE_TYPE, ON_DEMAND, SPOT
+from karpenter_core.api.nodeclaim import RequirementSpec
+from karpenter_core.errors import CloudProviderError
+from karpenter_provider_azure import labels
+from karpenter_provider_azure.arm.errors import ArmError
+from karpenter_provider_azure.instance_tags import CLAIM_NAME_TAG, instance_tags
+from karpenter_provider_azure.instances.cluster_vms import _VmDeletions
+from karpenter_provider_azure.instances.orphans import _is_disk_attached
+from karpenter_provider_azure.labels import REGIONAL_ZONE
+from karpenter_provider_azure.launch import extensions
+from karpenter_provider_azure.launch.claim_launches import uses_ultra_ssd
+from karpenter_provider_azure.launch.extensions import ExtensionInstaller
+from karpenter_provider_azure.launch.failures import (
+    _LONG_LIFE,
+    _NOT_SOLD_LIFE,
+    _QUOTA_LIFE,
+    REGIONAL_QUOTA_LIFE,
+    LaunchFailureKind,
+    _life,
+    _Zones,
+    _zones,
+)
+from karpenter_provider_azure.machines.node_instances import _MachineDeletions
+from karpenter_provider_azure.region_parts import has_price_list
+from karpenter_provider_azure.settings import PRICING_URL, AzureSettings, parse_tags
+from karpenter_provider_azure.started_provider import StartedProvider
+
+
+@pytest.mark.parametrize(
+    ("plugin", "mode", "is_overlay"),
+    [("azure", "overlay", True), ("none", "overlay", False), ("azure", "", False)],
+)
+def test_an_overlay_is_a_mode_of_one_plugin(plugin, mode, is_overlay):
+    settings = SimpleNamespace(network_plugin=plugin, network_plugin_mode=mode)
+    assert AzureSettings.is_overlay.fget(settings) is is_overlay
+
+
+@pytest.mark.parametrize(
+    ("url", "is_public", "has_list"),
+    [
+        (PRICING_URL, True, True),
+        (PRICING_URL, False, False),
+        ("https://prices.example", False, True),
+        ("", True, False),
+    ],
+)
+def test_prices_are_listed_for_the_public_cloud_or_by_another_list(url, is_public, has_list):
+    settings = SimpleNamespace(pricing_url=url, cloud=SimpleNamespace(is_public=is_public))
+    assert has_price_list(settings) is has_list
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "uses"),
+    [
+        (None, [], False),
+        ("In", ["true"], True),
+        ("In", ["false"], False),
+        ("In", ["true", "false"], False),
+        ("In", ["other"], False),
+        ("NotIn", ["false"], True),
+    ],
+)
+def test_ultra_disks_are_used_where_nothing_else_is_allowed(operator, values, uses):
+    wanted = []
+    if operator is not None:
+        key = labels.SKU_STORAGE_ULTRA_SSD
+        wanted.append(RequirementSpec(key=key, operator=operator, values=tuple(values)))
+    assert uses_ultra_ssd(SimpleNamespace(spec=SimpleNamespace(requirements=wanted))) is uses
+
+
+@pytest.mark.parametrize(
+    ("error", "of_vm", "of_machine"),
+    [
+        (ArmError("no", status=400), True, True),
+        (ArmError("no", status=409), True, False),
+        (ArmError("no", status=400, may_be_done=True), False, False),
+        (CloudProviderError("no answer"), False, False),
+    ],
+)
+def test_a_refusal_is_one_that_cannot_have_been_carried_out(error, of_vm, of_machine):
+    assert _VmDeletions.read_refusal(None, error) is (error if of_vm else None)
+    assert _MachineDeletions.read_refusal(None, error) is (error if of_machine else None)
+
+
+@pytest.mark.parametrize(
+    ("item", "is_attached"),
+    [
+        ({"properties": {"diskState": "Unattached"}}, False),
+        ({"properties": {"diskState": "Attached"}}, True),
+        ({"properties": {"diskState": None}}, True),
+        ({}, True),
+        ({"properties": {"diskState": "Unattached"}, "managedBy": "/vm"}, True),
+    ],
+)
+def test_a_disk_is_free_that_azure_calls_so(item, is_attached):
+    assert _is_disk_attached(item) is is_attached
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "complaints"), [("a=b", 1, 0), ("a", 0, 1), ("=b", 0, 1), ("a=", 1, 0)]
+)
+def test_a_tag_has_a_key_and_a_separator(text, count, complaints):
+    tags, found = parse_tags(text)
+    assert (len(tags), len(found)) == (count, complaints)
+
+
+@pytest.mark.parametrize(
+    ("zones", "zone", "closed"),
+    [
+        (_Zones.ATTEMPT, "a", ("a",)),
+        (_Zones.SCOPE, REGIONAL_ZONE, (REGIONAL_ZONE,)),
+        (_Zones.SCOPE, "a", ("a", "b")),
+        (_Zones.ALL, "a", ("a", "b", REGIONAL_ZONE)),
+        (_Zones.ALL, REGIONAL_ZONE, ("a", "b", REGIONAL_ZONE)),
+    ],
+)
+def test_a_failure_closes_zones_of_its_kind(zones, zone, closed):
+    attempt = SimpleNamespace(zone=zone, size_zones=("a", "b"))
+    assert _zones(zones, attempt) == tuple(sorted(closed))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "capacity_type", "life"),
+    [
+        (LaunchFailureKind.REGIONAL_QUOTA, "", ON_DEMAND, REGIONAL_QUOTA_LIFE),
+        (LaunchFailureKind.SPOT_QUOTA, "", SPOT, _LONG_LIFE),
+        (LaunchFailureKind.FAMILY_QUOTA, "Current Limit: 0", ON_DEMAND, _LONG_LIFE),
+        (LaunchFailureKind.FAMILY_QUOTA, "Current Limit: 10", ON_DEMAND, _QUOTA_LIFE),
+        (LaunchFailureKind.SIZE_NOT_AVAILABLE, "", ON_DEMAND, _NOT_SOLD_LIFE),
+        (LaunchFailureKind.SIZE_DISALLOWED, "Current Limit: 0", ON_DEMAND, _LONG_LIFE),
+    ],
+)
+def test_a_failure_is_remembered_for_a_time_of_its_kind(kind, text, capacity_type, life):
+    assert _life(kind, text, capacity_type) == life
+
+
+LONG_NAME = f"{'web' * 30}-abcde"
+"""One that is cut in the name of its virtual machine."""
+
+
+def test_a_claim_without_a_name_has_no_tag_of_it():
+    def tags(name):
+        return instance_tags(
+            {}, additional_tags={}, cluster="c", claim_uid="uid", node_pool="web", claim_name=name
+        )
+
+    assert CLAIM_NAME_TAG not in tags("")
+    assert CLAIM_NAME_TAG not in tags("web-abcde")
+    assert tags(LONG_NAME)[CLAIM_NAME_TAG] == LONG_NAME
+
+
+@pytest.mark.parametrize(("has_claim", "has_scripts"), [(True, True), (True, False), (False, True)])
+def test_a_script_needs_its_claim(has_claim, has_scripts):
+    scripts = SimpleNamespace(script=lambda _vm, _claim: "echo")
+    installer = SimpleNamespace(
+        _settings=SimpleNamespace(location="westeurope"), _scripts=scripts if has_scripts else None
+    )
+    vm, claim = SimpleNamespace(tags={}), SimpleNamespace() if has_claim else None
+    body = ExtensionInstaller._body(installer, vm, extensions.SCRIPT_EXTENSION, claim)
+    assert (body is not None) is (has_claim and has_scripts)
+    assert ExtensionInstaller._body(installer, vm, extensions.BILLING_EXTENSION, None)
+
+
+@pytest.mark.parametrize(
+    ("images", "instance_type", "is_learned"),
+    [
+        (["i"], "Standard_D2s_v5", True),
+        ([], "Standard_D2s_v5", False),
+        (["i"], "", False),
+        (None, "t", False),
+    ],
+)
+def test_memory_is_learned_of_a_known_size_and_class(images, instance_type, is_learned):
+    learned = []
+    found = None
+    if images is not None:
+        found = SimpleNamespace(status=SimpleNamespace(images=images))
+    types = SimpleNamespace(
+        learn_memory=lambda *_, **fields: learned.append(fields["memory_bytes"])
+    )
+    provider = SimpleNamespace(
+        node_classes=SimpleNamespace(node_class=lambda _name: found),
+        parts=SimpleNamespace(catalogue=SimpleNamespace(types=types)),
+    )
+    claim = SimpleNamespace(
+        spec=SimpleNamespace(node_class_ref=SimpleNamespace(name="default")),
+        status=SimpleNamespace(image_id="i"),
+    )
+    node = SimpleNamespace(labels={INSTANCE_TYPE: instance_type}, capacity={})
+    StartedProvider._learn_memory(provider, claim, node)
+    assert learned == ([0] if is_learned else [])
