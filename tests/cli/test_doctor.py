@@ -146,6 +146,16 @@ def test_missing_permissions_are_reported_together_by_kind():
     ]
 
 
+def test_permissions_that_one_admission_plug_in_asks_for_are_warnings():
+    """Roles of before are complete in a cluster without it, and the doctor cannot see which plug-ins run."""
+    needed = needed_permissions((PODS,), (KWOKNodeClass,), lease_namespace="system")
+    server = Server(forbidden=[("update", "nodepools"), ("update", "nodeclaims")])
+    assert ask(check_permissions, server, needed) == [
+        (Severity.WARNING, "not permitted: update nodepools.karpenter.sh/finalizers"),
+        (Severity.WARNING, "not permitted: update nodeclaims.karpenter.sh/finalizers"),
+    ]
+
+
 def test_facts_of_the_network_that_may_not_be_read_are_warnings():
     """Providers that bootstrap their instances wait for them; others do not need them."""
     assert ask(check_fact_permissions, Server()) == []

@@ -36,6 +36,7 @@ from karpenter_core.testing.scenarios import (
 from tests.e2e.kwok import KwokCloud
 from tests.e2e.upstream.suite import module_folder
 from tests.support.helm import CHART
+from tests.support.local_clusters import RealLocalCluster
 from tests.support.pod_placement import EACH_ON_ITS_OWN
 from tests.support.processes import wait_until
 from tests.support.release import AUDIT_SECONDS, ChartRelease, account_of, denied_requests
@@ -43,8 +44,6 @@ from tests.support.runner import NODE_CLAIMS, NODE_POOLS, ScenarioWorld
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from tests.support.local_clusters import RealLocalCluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(420)]
 
@@ -181,33 +180,32 @@ class Installed:
         ]
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def installed(
-    real_local_cluster: RealLocalCluster, tmp_path: Path
-) -> AsyncIterator[Installed]:
+@contextlib.asynccontextmanager
+async def prepared(cluster: RealLocalCluster, folder: Path) -> AsyncIterator[Installed]:
     """A world with two nodes of the system's, for a release that the test installs."""
-    async with ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
+    async with ScenarioWorld(cluster, KwokCloud(), folder, crds=CRDS) as world:
         release = ChartRelease(
-            real_local_cluster.control_plane,
-            world.client,
-            tmp_path,
-            name=RELEASE,
-            namespace=NAMESPACE,
+            cluster.control_plane, world.client, folder, name=RELEASE, namespace=NAMESPACE
         )
         with contextlib.suppress(ClusterError):  # there from the test before
             await world.client.create(NAMESPACES, RESTRICTED)
         for name, zone in SYSTEM_NODES.items():
             await world.client.create(NODES, system_node(name, zone))
         try:
-            yield Installed(release, world, tmp_path)
+            yield Installed(release, world, folder)
         finally:
             for controller in world.controllers.values():
                 await controller.process.stop()
             await release.uninstall()
 
-    async def kept(self) -> set[str]:
-        """Return the objects of the release, but pods, which are made anew."""
-        return {each for each in await self.left_over() if not each.startswith("Pod ")}
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def installed(
+    real_local_cluster: RealLocalCluster, tmp_path: Path
+) -> AsyncIterator[Installed]:
+    """Such a world on the control plane of all tests."""
+    async with prepared(real_local_cluster, tmp_path) as made:
+        yield made
 
 
 def system_node(name: str, zone: str) -> dict[str, Any]:
@@ -386,3 +384,18 @@ async def test_a_verb_that_the_chart_lacks_is_reported(
         await installed.stop("a")
         await asyncio.sleep(AUDIT_SECONDS)
         control_plane.audit_log.write_text("")
+
+
+@pytest.mark.real
+async def test_nodes_are_launched_where_owner_references_need_permissions(
+    kubernetes: str, tmp_path: Path
+):
+    """OpenShift's API server refuses references that block an owner's deletion to whom may not delete it."""
+    plugins = ("OwnerReferencesPermissionEnforcement",)
+    cluster = RealLocalCluster(kubernetes, audited_users=[ACCOUNT], admission_plugins=plugins)
+    async with cluster, prepared(cluster, tmp_path) as installed:
+        await installed.release.upgrade(installed.values, wait=True)
+        await installed.start("a")
+        await installed.need_nodes()
+        await installed.expect(2, where="with the admission plug-in")
+        assert await denied_requests(cluster.control_plane, ACCOUNT) == []

@@ -114,6 +114,7 @@ class ControlPlane:
     """
 
     __slots__ = (
+        "_admission_plugins",
         "_audited_users",
         "_authority",
         "_binaries",
@@ -134,11 +135,14 @@ class ControlPlane:
         *,
         folder: Path | None = None,
         audited_users: Sequence[str] = (),
+        admission_plugins: Sequence[str] = (),
     ) -> None:
+        """`admission_plugins` are those beside the API server's defaults."""
         self._binaries: Final = binaries
         self._owns_folder: Final = folder is None
         self._folder: Final = folder or Path(tempfile.mkdtemp(prefix="controlplane-"))
         self._audited_users: Final = tuple(audited_users)
+        self._admission_plugins: Final = tuple(admission_plugins)
         self._authority: Final = CertificateAuthority(self._folder / "pki")
         api_port, etcd_port, peer_port, manager_port, scheduler_port = free_ports(5)
         self.url: Final = f"https://127.0.0.1:{api_port}"
@@ -295,6 +299,7 @@ class ControlPlane:
                 "--requestheader-username-headers=X-Remote-User",
                 f"--proxy-client-cert-file={proxy_certificate}",
                 f"--proxy-client-key-file={proxy_key}",
+                *(f"--enable-admission-plugins={name}" for name in self._admission_plugins),
                 *self._audit_flags(),
             ],
         )

@@ -112,11 +112,16 @@ class EmbeddedLocalCluster:
 class RealLocalCluster:
     """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok."""
 
-    def __init__(self, minor: str, *, audited_users: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        minor: str,
+        *,
+        audited_users: Sequence[str] = (),
+        admission_plugins: Sequence[str] = (),
+    ) -> None:
         self.name: Final = f"kubernetes-{minor}"
         self.control_plane: Final = ControlPlane(
-            find_binaries(minor),
-            audited_users=audited_users,
+            find_binaries(minor), audited_users=audited_users, admission_plugins=admission_plugins
         )
 
     @property

@@ -91,6 +91,14 @@ FACT_PERMISSIONS: Final = (
 )
 """Requests of `karpenter run` for facts about the cluster's network, which instances need."""
 
+_OWNER_PERMISSIONS: Final = tuple(
+    Permission("update", kind, "finalizers") for kind in (NODE_POOLS, NODE_CLAIMS)
+)
+"""For owner references that block the owner's deletion, as those of NodeClaims and Nodes do.
+
+Only the admission plug-in OwnerReferencesPermissionEnforcement (OpenShift's default) asks for them.
+"""
+
 
 def needed_permissions(
     kinds: Iterable[ResourceKind],
@@ -145,9 +153,7 @@ def _writes(
     needed = [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
     needed += [Permission("patch", NODE_CLAIMS, "status"), Permission("patch", NODE_POOLS)]
     needed += [Permission("patch", NODE_POOLS, "status")]
-    # Owners of NodeClaims and Nodes: their references block the owner's deletion, and the admission
-    # plug-in OwnerReferencesPermissionEnforcement (OpenShift's default) demands this for it.
-    needed += [Permission("update", kind, "finalizers") for kind in (NODE_POOLS, NODE_CLAIMS)]
+    needed += _OWNER_PERMISSIONS
     if CAPACITY_QUOTAS in kinds:
         needed.append(Permission("patch", CAPACITY_QUOTAS, "status"))
     if CAPACITY_BUFFERS in kinds:
@@ -184,18 +190,31 @@ async def check_permissions(apis: ClusterApis, needed: Sequence[Permission]) -> 
             )
         ]
     refused: dict[str, list[str]] = {}
+    findings: list[Finding] = []
     for permission, is_allowed in zip(needed, allowed, strict=True):
-        if not is_allowed:
+        if is_allowed:
+            continue
+        if permission in _OWNER_PERMISSIONS:
+            findings.append(_missing_owner_permission(permission))
+        else:
             refused.setdefault(permission.what, []).append(permission.verb)
-    if not refused:
-        return [ok_finding(f"all {len(needed)} required permissions are granted")]
-    return [
+    findings += [
         error_finding(
             f"not permitted: {', '.join(verbs)} {what}",
             "grant it to karpenter's service account in its ClusterRole",
         )
         for what, verbs in refused.items()
     ]
+    return findings or [ok_finding(f"all {len(needed)} required permissions are granted")]
+
+
+def _missing_owner_permission(permission: Permission) -> Finding:
+    return Finding(
+        severity=Severity.WARNING,
+        message=f"not permitted: {permission.verb} {permission.what}",
+        remedy="grant it to karpenter's service account in its ClusterRole: where the API server has the "
+        "admission plug-in OwnerReferencesPermissionEnforcement, as in OpenShift, no node is launched without it",
+    )
 
 
 async def check_fact_permissions(apis: ClusterApis) -> list[Finding]:
