@@ -200,8 +200,20 @@ def _with_one_term(cluster):
     return changed
 
 
+def _with_one_pod_affinity(cluster):
+    """Leave pods the first one of their pod affinity terms."""
+    changed = False
+    for spec in specs_of(cluster).values():
+        affinity = spec.get("affinity", {}).get("podAffinity", {})
+        if len(affinity.get(_REQUIRED, ())) > 1:
+            affinity[_REQUIRED] = affinity[_REQUIRED][:1]
+            changed = True
+    return changed
+
+
 _CHANGES = (
     ("`nodes` limits count within a pass", _without_node_limits),
     ("domains are known whatever taints are before them", _without_taints),
     ("constraints count pods placed before, also after giving up a term", _with_one_term),
+    ("pods must meet all terms of a pod affinity", _with_one_pod_affinity),
 )

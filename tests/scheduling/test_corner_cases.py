@@ -17,7 +17,7 @@ from karpenter_core.api.labels import (
     SPOT,
     ZONE,
 )
-from karpenter_core.api.records import LabelSelector
+from karpenter_core.api.records import LabelSelector, WeightedAffinityTerm
 from karpenter_core.scheduling.problem import PackingPolicy, PodVolumes, SolveOptions
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
@@ -91,6 +91,54 @@ def test_exists_and_not_in_of_one_label_still_require_the_label(options):
     assert left(planned(problem([one, two]), options)) == ["asking", "wishing"]
     green = node_pool(labels={"example.com/team": "green"})
     assert left(planned(problem([one, two], pools=[green]), options)) == []
+
+
+def test_a_bound_and_not_in_of_one_label_require_the_label(options):
+    """A node without the label has no number; seen with kube-scheduler 1.36."""
+    sized = pod("sized", required=(node_term((RACK, "Gt", "1"), (RACK, "NotIn", "3")),))
+    nodes = [existing_node("bare")]
+    assert left(planned(problem([sized], pools=[], nodes=nodes), options)) == ["sized"]
+    assert left(planned(problem([sized]), options)) == ["sized"]
+    racked = node_pool(labels={RACK: "2"})
+    assert left(planned(problem([sized], pools=[racked]), options)) == []
+
+
+def test_pod_affinity_terms_are_met_by_pods_that_meet_all_of_them(options):
+    """Seen with kube-scheduler 1.36: a cache and a database in the zone are no place for a pod that
+    asks for both, a pod that is both is."""
+    apart = [running("cache", "there", app="cache"), running("db", "there", app="db")]
+    cache = term(selector=LabelSelector(match_labels={"app": "cache"}))
+    web = pod("web", pod_affinity=(*cache, *term(selector=DB)))
+    nodes = [existing_node("there", bound=apart)]
+    assert left(planned(problem([web], nodes=nodes), options)) == ["web"]
+
+    role = term(HOSTNAME, LabelSelector(match_labels={"role": "primary"}))
+    near = pod("near", pod_affinity=(*term(selector=DB), *role))
+    primary = running("primary", "here", app="db", labels={"role": "primary"})
+    nodes.append(existing_node("here", bound=[primary]))
+    plan = planned(problem([near], nodes=nodes), options)
+    assert list(plan.existing) == ["here"]
+
+
+def test_the_first_pod_with_several_affinity_terms_meets_all_of_them(options):
+    """A pod that meets one of its terms only is not the first of its group."""
+    own = term(HOSTNAME, LabelSelector(match_labels={"role": "worker"}))
+    both = pod("both", labels={"role": "worker"}, pod_affinity=(*term(), *own))
+    assert left(planned(problem([both]), options)) == []
+    half = pod("half", pod_affinity=(*term(), *own))
+    assert left(planned(problem([half]), options)) == ["half"]
+
+
+def test_a_preferred_affinity_term_is_met_on_its_own(options):
+    """It adds to the score of a node; only the required terms are taken together."""
+    wish = WeightedAffinityTerm(weight=1, term=term(HOSTNAME, DB)[0])
+    wishing = pod("wishing", pod_affinity=term(), preferred_pod_affinity=(wish,))
+    nodes = [
+        existing_node("bare", bound=[running("web", "bare")]),
+        existing_node("data", bound=[running("db", "data", app="db")]),
+    ]
+    plan = planned(problem([wishing], nodes=nodes), options)
+    assert list(plan.existing) == ["data"]
 
 
 def test_pods_that_exclude_label_values_are_not_spread_over_an_undefined_label(options):

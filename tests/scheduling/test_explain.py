@@ -148,6 +148,20 @@ def test_affinity_names_its_namespaces():
     assert "to pods app=db in namespaces lab, shop: no such pod is anywhere" in reason.detail
 
 
+def test_affinity_with_several_terms_names_the_pods_that_meet_them_all():
+    """Two pods that meet one term each are none of them; a pod may have any number of terms."""
+    nodes = [
+        existing_node("n", cpu="0", bound=(*running("db-0", app="db"), *running("ui-0", app="ui")))
+    ]
+    apps = [
+        term(selector=LabelSelector(match_labels={"app": name})) for name in ("db", "ui", "x", "y")
+    ]
+    detail = why(pod("web-0", pod_affinity=(*apps[0], *apps[1])), nodes=nodes).detail
+    assert detail.endswith("to pods app=db that are also pods app=ui: no such pod is anywhere")
+    detail = why(pod("web-0", pod_affinity=tuple(each for (each,) in apps)), nodes=nodes).detail
+    assert "pods app=ui that are also pods app=x and meet 1 more terms" in detail
+
+
 def test_anti_affinity_says_in_which_domains_the_others_are():
     """Every one that the pool has."""
     nodes = [

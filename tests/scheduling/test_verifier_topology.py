@@ -260,16 +260,16 @@ def test_the_first_one_where_its_selector_lets_it_go():
     assert said(judged(claim(hosts), nodes=[old]), "hosts: affinity over")
 
 
-def test_each_of_several_terms_must_be_met():
-    """By whomever: one database and one front end will do, if each is in its domain."""
+def test_several_terms_are_met_by_pods_that_meet_all_of_them():
+    """As kube-scheduler 1.36 counts: a database and a front end are no pod that is both."""
     front = LabelSelector(match_labels={"tier": "front"})
-    wish = (*term(selector=DB), *term(HOSTNAME, front))
-    web = pod("web", pod_affinity=wish)
+    web = pod("web", pod_affinity=(*term(selector=DB), *term(HOSTNAME, front)))
+    both = pod("both", app="db", labels={"tier": "front"})
     db, face = pod("db", app="db"), pod("face", labels={"tier": "front"})
-    assert judged(claim(db), claim(face, web)) == []
-    assert said(judged(claim(db), claim(face), claim(web)), f"affinity over {HOSTNAME}")
-    assert said(judged(claim(db, zones="b"), claim(face, web)), f"affinity over {ZONE}")
-    assert said(judged(claim(face, web)), f"affinity over {ZONE}")
+    assert judged(claim(both, web)) == []
+    assert said(judged(claim(both), claim(web)), f"affinity over {HOSTNAME}")
+    assert said(judged(claim(db, face, web)), f"affinity over {ZONE}")
+    assert said(judged(claim(db, face, web)), f"affinity over {HOSTNAME}")
 
 
 @pytest.mark.parametrize(

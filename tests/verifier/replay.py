@@ -209,7 +209,7 @@ class Replay:
     # -- pod affinity ------------------------------------------------------------------------------
 
     def _affinity(self, pod, place):
-        """Every term is met for itself, or may be the first of its kind."""
+        """Every term is met by pods that all terms select, or the pod may be the first of them."""
         for term in pod.shape.pod_affinity:
             yield from self._affinity_to(term, pod, place)
 
@@ -222,12 +222,12 @@ class Replay:
         matching = [
             other
             for other in self.places
-            if any(self._term_selects(term, pod.shape, p.shape) for p in other.pods)
+            if any(self._affinity_selects(pod.shape, p.shape) for p in other.pods)
         ]
         fixed = [other for other in matching if len(other.domains(key)) == 1]
         if here <= {next(iter(other.domains(key))) for other in fixed}:
             return
-        is_first = self._term_selects(term, pod.shape, pod.shape) and any(
+        is_first = self._affinity_selects(pod.shape, pod.shape) and any(
             not any(_may_go(pod.shape, by, key, other) for other in matching)
             for by in _terms_met(pod.shape, place)
         )
@@ -236,6 +236,9 @@ class Replay:
                 f"affinity over {key}: no matching pod in its domain, "
                 f"they are on {[other.name for other in matching]}"
             )
+
+    def _affinity_selects(self, owner, shape):
+        return all(self._term_selects(term, owner, shape) for term in owner.pod_affinity)
 
     # -- pod anti-affinity -------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.requirements.requirement import ABSENCE_OPERATORS
 from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class RelaxationStep:
     anti_affinity: tuple[AffinityTerm, ...]
     """Preferred terms that are not given up yet are among the last two."""
     present: frozenset[str]
-    """Labels that must be there and of which `requirements` only say what they are not: `Exists`
-    and `NotIn` together are `NotIn` by upstream's algebra, which a node without the label meets."""
+    """Labels that must be there and of which `requirements` only say what they are not: `Exists` or
+    `Gt`, and `NotIn`, are `NotIn` by upstream's algebra, which a node without the label meets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def read_relaxation_steps(
                 present=frozenset(
                     r.key
                     for r in (*term, *wished_labels)
-                    if _requires_label(r) and not _requires_label(requirements.get(r.key))
+                    if _requires_label(r) and requirements.get(r.key).operator in ABSENCE_OPERATORS
                 ),
             )
         )

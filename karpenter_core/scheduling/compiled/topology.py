@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from karpenter_core.scheduling.compiled.relaxation import RelaxationStep
 
-__all__ = ["CountedNodeFilter", "TopologyGroup", "TopologyGroups", "TopologyKind"]
+__all__ = ["CountedNodeFilter", "PodFilter", "TopologyGroup", "TopologyGroups", "TopologyKind"]
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 """The label that the API server puts on every namespace."""
@@ -57,19 +57,40 @@ class CountedNodeFilter:
     tolerations: tuple[Toleration, ...] | None
 
 
+@dataclass(frozen=True, slots=True)
+class PodFilter:
+    """The pods that a term speaks of.
+
+    `namespaces` None means every namespace, `selector` None that no pod is selected.
+    """
+
+    namespaces: frozenset[str] | None
+    selector: PodSelector | None
+
+    def selects(self, shape: PodShape) -> bool:
+        """Whether the filter selects pods of a shape."""
+        return (
+            self.selector is not None
+            and (self.namespaces is None or shape.namespace in self.namespaces)
+            and self.selector.matches(shape.labels)
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TopologyGroup:
     """One constraint, shared by all its owners; `row` is its line among the groups of its key.
 
-    `namespaces` None means every namespace, `selector` None that nothing is counted.
+    It counts the pods that `pods` and each of `other_terms` select.
     """
 
     index: int
     row: int
     kind: TopologyKind
     key: str
-    namespaces: frozenset[str] | None
-    selector: PodSelector | None
+    pods: PodFilter
+    other_terms: tuple[PodFilter, ...]
+    """The other required pod affinity terms of the owner: kube-scheduler counts only pods that all of
+    its terms select."""
     max_skew: int
     min_domains: int
     node_filter: CountedNodeFilter | None
@@ -81,11 +102,7 @@ class TopologyGroup:
 
     def selects(self, shape: PodShape) -> bool:
         """Whether pods of a shape are counted (for an inverse group: avoided)."""
-        return (
-            self.selector is not None
-            and (self.namespaces is None or shape.namespace in self.namespaces)
-            and self.selector.matches(shape.labels)
-        )
+        return self.pods.selects(shape) and all(each.selects(shape) for each in self.other_terms)
 
 
 @final
@@ -128,8 +145,7 @@ class TopologyGroups:
         return self._intern(
             TopologyKind.SPREAD,
             spread.topology_key,
-            frozenset({shape.namespace}),
-            PodSelector.read(spread.selector, extra),
+            PodFilter(frozenset({shape.namespace}), PodSelector.read(spread.selector, extra)),
             max_skew=spread.max_skew,
             min_domains=spread.min_domains or 0,
             node_filter=(
@@ -139,11 +155,22 @@ class TopologyGroups:
             ),
         )
 
-    def of_term(self, shape: PodShape, term: AffinityTerm, kind: TopologyKind) -> TopologyGroup:
-        """Return the group of a pod affinity or anti-affinity term."""
-        return self._intern(
-            kind, term.topology_key, self._scope(shape, term), PodSelector.read(term.selector)
-        )
+    def of_term(
+        self,
+        shape: PodShape,
+        term: AffinityTerm,
+        kind: TopologyKind,
+        *,
+        others: Iterable[AffinityTerm] = (),
+    ) -> TopologyGroup:
+        """Return the group of a pod affinity or anti-affinity term.
+
+        `others` are the terms that must select a pod, too, before it counts.
+        """
+        pods = self._filter(shape, term)
+        other_terms = dict.fromkeys(self._filter(shape, other) for other in others)
+        other_terms.pop(pods, None)
+        return self._intern(kind, term.topology_key, pods, other_terms=tuple(other_terms))
 
     def of_steps(
         self, shape: PodShape, steps: Iterable[RelaxationStep]
@@ -152,9 +179,26 @@ class TopologyGroups:
         for step in steps:
             yield [
                 *(self.of_spread(shape, step, spread) for spread in step.spreads),
-                *(self.of_term(shape, term, TopologyKind.AFFINITY) for term in step.affinity),
+                *self._of_affinity(shape, step.affinity),
                 *(self.of_term(shape, term, TopologyKind.ANTI) for term in step.anti_affinity),
             ]
+
+    def _of_affinity(
+        self, shape: PodShape, terms: Iterable[AffinityTerm]
+    ) -> Iterator[TopologyGroup]:
+        """Return the groups of pod affinity terms: the required ones together, preferred ones each.
+
+        To kube-scheduler a pod that meets one required term alone is no reason to go there.
+        """
+        required = shape.pod_affinity
+        for number, term in enumerate(terms):
+            others = (*required[:number], *required[number + 1 :])
+            yield self.of_term(
+                shape,
+                term,
+                TopologyKind.AFFINITY,
+                others=others if number < len(required) else (),
+            )
 
     def inverse_of(self, shape: PodShape) -> tuple[TopologyGroup, ...]:
         """Return the inverse groups whose counts grow with every pod of a shape."""
@@ -195,6 +239,9 @@ class TopologyGroups:
             read.append(base.merge(expressions))
         return tuple(read)
 
+    def _filter(self, shape: PodShape, term: AffinityTerm) -> PodFilter:
+        return PodFilter(self._scope(shape, term), PodSelector.read(term.selector))
+
     def _scope(self, shape: PodShape, term: AffinityTerm) -> frozenset[str] | None:
         if term.namespace_selector is None:
             return frozenset(term.namespaces or (shape.namespace,))
@@ -214,15 +261,15 @@ class TopologyGroups:
         self,
         kind: TopologyKind,
         key: str,
-        namespaces: frozenset[str] | None,
-        selector: PodSelector | None,
+        pods: PodFilter,
         *,
+        other_terms: tuple[PodFilter, ...] = (),
         max_skew: int = 1,
         min_domains: int = 0,
         node_filter: CountedNodeFilter | None = None,
     ) -> TopologyGroup:
         key = self._aliases.get(key, key)
-        identity = (kind, key, namespaces, selector, max_skew, min_domains, node_filter)
+        identity = (kind, key, pods, other_terms, max_skew, min_domains, node_filter)
         interned = self._interned.get(identity)
         if interned is not None:
             return interned
@@ -232,16 +279,17 @@ class TopologyGroups:
             row=len(of_key),
             kind=kind,
             key=key,
-            namespaces=namespaces,
-            selector=selector,
+            pods=pods,
+            other_terms=other_terms,
             max_skew=max_skew,
             min_domains=min_domains,
             node_filter=node_filter,
         )
         self.all.append(group)
         of_key.append(group)
-        if selector is not None:
-            self._label_keys.update(selector.keys)
-            pair = selector.pair
+        for each in (pods, *other_terms):
+            self._label_keys.update(each.selector.keys if each.selector else ())
+        if pods.selector is not None:
+            pair = pods.selector.pair
             (self._others if pair is None else self._by_pair.setdefault(pair, [])).append(group)
         return group

@@ -16,7 +16,7 @@ from karpenter_core.scheduling.explain.options import listed
 from karpenter_core.scheduling.problem import PoolConstraint, PoolRejection
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.compiled.topology import TopologyGroup
+    from karpenter_core.scheduling.compiled.topology import PodFilter, TopologyGroup
     from karpenter_core.scheduling.compiled.topology_axes import TopologyAxis
     from karpenter_core.scheduling.explain.options import (
         ClaimOption,
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["narrow_by_pods"]
 
 _MAX_OWNERS: Final = 3
+_SHOWN_TERMS: Final = 2
+"""Terms of an affinity that are written beside the one that fails."""
 
 
 def narrow_by_pods(
@@ -57,11 +59,12 @@ def _in_order(explanation: PoolExplanation) -> list[TopologyGroup]:
 
     def place(group: TopologyGroup) -> tuple[bool, int, str]:
         position = own.index(group) if group in own else len(own)
-        namespaces = "" if group.namespaces is None else sorted(group.namespaces)
+        pods = group.pods
+        namespaces = "" if pods.namespaces is None else sorted(pods.namespaces)
         return (
             group.kind is not TopologyKind.SPREAD,
             position,
-            f"{group.key} {namespaces} {group.selector}",
+            f"{group.key} {namespaces} {pods.selector}",
         )
 
     return sorted(explanation.relaxation_step.bound, key=place)
@@ -228,17 +231,25 @@ class _GroupView:
 
 def _pods(explanation: PoolExplanation, group: TopologyGroup) -> str:
     """Write which pods a group counts, as `kubectl` writes selectors."""
-    if group.selector is None:
+    own, others = explanation.pod_class.shape.namespace, group.other_terms
+    shown = (group.pods, *others[:_SHOWN_TERMS])
+    text = " that are also ".join(_filter_text(own, pods) for pods in shown)
+    hidden = len(others) - _SHOWN_TERMS
+    return text if hidden <= 0 else f"{text} and meet {hidden} more terms"
+
+
+def _filter_text(own_namespace: str, pods: PodFilter) -> str:
+    if pods.selector is None:
         return "no pods"
-    text = _selector_text(group.selector)
+    text = _selector_text(pods.selector)
     of = f"pods {text}" if text else "all pods"
-    if group.namespaces is None:
+    if pods.namespaces is None:
         return f"{of} in any namespace"
-    if group.namespaces == frozenset({explanation.pod_class.shape.namespace}):
+    if pods.namespaces == frozenset({own_namespace}):
         return of
-    if not group.namespaces:
+    if not pods.namespaces:
         return f"{of} in no namespace"
-    return f"{of} in namespaces {listed(sorted(group.namespaces))}"
+    return f"{of} in namespaces {listed(sorted(pods.namespaces))}"
 
 
 def _owners(explanation: PoolExplanation, group: TopologyGroup) -> str:
