@@ -82,7 +82,7 @@ def pool_totals(
         price = candidate.price if candidate is not None else prices.price_of(state_node)
         costs[state_node.pool] = costs.get(state_node.pool, 0.0) + prices.convert(price)
     return {
-        pool: PoolTotals(cost=costs.get(pool, 0.0), disruption=disturbance)
+        pool: PoolTotals(cost=costs[pool], disruption=disturbance)
         for pool, disturbance in sorted(disturbances.items())
     }
 

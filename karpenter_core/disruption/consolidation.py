@@ -172,8 +172,6 @@ def individually_within_budget(
     open_pools = {name for name, budget in budgets.items() if budget.remaining > 0}
     pools = {id(candidate.pool): candidate.pool for candidate in candidates}
     allowed = {key for key, pool in pools.items() if pool.name in open_pools}
-    if len(allowed) == len(pools):
-        return list(candidates)
     return [candidate for candidate in candidates if id(candidate.pool) in allowed]
 
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from types import SimpleNamespace
 
 import pytest
 
+from karpenter_core.controllers.capacity_buffer import controller as buffers
+from karpenter_core.controllers.capacity_buffer.controller import CapacityBufferController
 from karpenter_core.controllers.disruption.controller import DisruptionController
 from karpenter_core.controllers.interruption import controller as interruption
 from karpenter_core.controllers.interruption.controller import _add_new, _remember_first
 from karpenter_core.controllers.node.surge_moves import SurgeMoves
+from karpenter_core.controllers.provisioning.provisioner import Provisioner
 from karpenter_core.errors import ConflictError, NotFoundError
 from karpenter_core.kube.api import KubeApi
 from karpenter_core.kube.informers import Informers
 from karpenter_core.kube.login import Login
 from karpenter_core.kube.transport import ApiRequest
+from karpenter_core.state.capacity_buffers import BufferFailure
 from karpenter_core.testing.builders import pod
+from karpenter_core.tracing import NO_TRACER
 from tests.controllers.clocks import TwoClocks
 
 
@@ -96,3 +102,58 @@ async def test_fixed_credentials_that_are_refused_are_not_renewed():
     login = SimpleNamespace(credentials=refused, token_file=None, loader=None)
     assert await Login.renew(login, refused) is False
     assert await Login.renew(login, ("older", None)) is True
+
+
+async def test_a_pass_plans_once_the_types_of_all_pools_are_listed():
+    done = []
+
+    async def next_batch():
+        return ("pod",)
+
+    async def wait_until(is_ready, *, seconds):
+        done.append(("waits", is_ready(None), seconds > 0))
+
+    async def plan_pods(triggers):
+        done.append(("plans", *triggers))
+
+    provisioner = SimpleNamespace(
+        _batcher=SimpleNamespace(next_batch=next_batch, discard=lambda _rule: done.append("ends")),
+        _cluster_state=SimpleNamespace(wait_until=wait_until, snapshot=lambda: None),
+        _unevaluated_pools=lambda: frozenset({"web"}),
+        _runtime=SimpleNamespace(tracer=NO_TRACER),
+        _planning_turn=asyncio.Lock(),
+        _plan_pods=plan_pods,
+    )
+    assert await Provisioner._run_pass(provisioner) == 0.0
+    assert done == [("waits", False, True), ("plans", "pod"), "ends"]
+
+
+@pytest.mark.parametrize(("is_retried", "backs_off"), [(None, False), (False, False), (True, True)])
+async def test_a_buffer_whose_pods_cannot_be_read_is_tried_again(
+    monkeypatch, is_retried, backs_off
+):
+    """One that waits for another object is woken when this one comes."""
+    resolution = "resolved"
+    if is_retried is not None:
+        resolution = BufferFailure(reason="r", message="m", is_retried=is_retried)
+    buffer = SimpleNamespace(is_deleting=False, key="default/web")
+    monkeypatch.setattr(buffers, "is_active", lambda _buffer: True)
+    monkeypatch.setattr(buffers, "resolve_buffer", lambda *_, burst_replicas: resolution)
+    monkeypatch.setattr(buffers, "buffer_source", lambda _buffer: "source")
+    for name in ("with_resolution", "with_provisioning"):
+        monkeypatch.setattr(buffers, name, lambda found, *_, **__: found, raising=False)
+    monkeypatch.setattr(buffers, "buffer_status_patch", lambda *_: None)
+
+    async def observe(found, _snapshot):
+        return found, SimpleNamespace(replicas=None, again_after=None, note="")
+
+    snapshot = SimpleNamespace(capacity_buffers={"default/web": buffer}, virtual_placements={})
+    controller = SimpleNamespace(
+        _cluster_state=SimpleNamespace(snapshot=lambda: snapshot),
+        _bursts=SimpleNamespace(observe=observe),
+        _declare=lambda *_: None,
+        _show_placement=lambda _buffer: None,
+        _runtime=SimpleNamespace(clock=TwoClocks()),
+    )
+    result = await CapacityBufferController.reconcile(controller, "default/web")
+    assert result.back_off is backs_off

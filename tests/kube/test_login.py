@@ -93,3 +93,22 @@ async def test_a_kubeconfig_that_is_no_text_is_an_error_of_settings(tmp_path):
     path.write_bytes(b"apiVersion: \xff\xfe")
     with pytest.raises(SettingsError, match=f"kubeconfig {path}: is not UTF-8 text"):
         await find_login(kubeconfig=str(path), context=None, clock=MovableClock())
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (TimeoutError("the plug-in hangs"), "the plug-in hangs"),
+        (TimeoutError(), "no answer within"),
+        (OSError("no such file"), "no such file"),
+    ],
+)
+async def test_the_log_says_why_credentials_were_not_renewed(error, text):
+    class Failing:
+        async def load_and_set(self, _configuration):
+            raise error
+
+    login = Login(configuration=Configuration(), clock=MovableClock(), loader=Failing())
+    with capture_logs() as logs:
+        await login._reload()
+    assert [text in str(line["error"]) for line in logs] == [True]

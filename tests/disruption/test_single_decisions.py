@@ -1,0 +1,146 @@
+"""Decisions of single functions of disruption: each condition of them counts by itself."""
+
+from __future__ import annotations
+
+from math import nan
+from types import SimpleNamespace
+
+import pytest
+
+from karpenter_core.api.labels import INSTANCE_TYPE
+from karpenter_core.disruption import committed_moves, pricing, revalidation
+from karpenter_core.disruption.candidate_memory import CandidateMemory
+from karpenter_core.disruption.committed_moves import _committed_move, evaluate_single_move
+from karpenter_core.disruption.consolidation import DisruptionMove
+from karpenter_core.disruption.pricing import NodePrices
+from karpenter_core.disruption.revalidation import _reduced_command_steps
+
+
+def move(count, *, replacements=1, savings=1.0):
+    made = object.__new__(DisruptionMove)
+    fields = {
+        "candidates": tuple(range(count)),
+        "replacements": tuple(range(replacements)),
+        "savings_per_hour": savings,
+    }
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("moves", "approved", "count"),
+    [
+        ({4: move(4)}, (), 4),
+        ({4: move(4, replacements=3), 3: move(3)}, (3,), 3),
+        ({4: None, 3: move(3), 2: move(2)}, (2,), 2),
+        ({4: None, 3: move(3), 2: move(2)}, (), None),
+        ({4: None, 3: None, 2: move(2)}, (2,), 2),
+    ],
+)
+def test_a_command_with_fewer_nodes_has_to_be_approved_anew(monkeypatch, moves, approved, count):
+    """The whole one was approved when it was made."""
+    asked = []
+
+    def evaluate(_pass, remaining, *, max_claims):
+        asked.append((len(remaining), max_claims))
+        return moves[len(remaining)]
+
+    monkeypatch.setattr(revalidation, "evaluate_move", evaluate)
+    monkeypatch.setattr(
+        revalidation, "_is_approved", lambda move, _pass: len(move.candidates) in approved
+    )
+    command = SimpleNamespace(candidates=range(4), replacements=(1,))
+    steps = _reduced_command_steps(command, None, list(range(4)))
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+            break
+    assert (None if found is None else len(found.candidates)) == count
+    assert {claims for _, claims in asked} == {1}
+
+
+def test_candidates_with_virtual_pods_are_evaluated_anew():
+    """Other pods take their room from pass to pass."""
+    snapshot = SimpleNamespace(node_pools={}, catalogues={})
+    memory = CandidateMemory()
+    candidates = [
+        SimpleNamespace(state_node=name, hosts_virtual_pods=name == "virtual")
+        for name in ("web", "virtual")
+    ]
+    memory.keep(snapshot, candidates)
+    assert list(memory.candidates(snapshot)) == ["web"]
+
+
+@pytest.mark.parametrize(
+    ("has_type", "price", "is_sold"),
+    [(True, 1.0, True), (False, 1.0, False), (True, None, False), (True, nan, False)],
+)
+def test_a_node_is_sold_as_a_known_type_at_a_known_price(monkeypatch, has_type, price, is_sold):
+    offering = None
+    if price is not None:
+        offering = SimpleNamespace(price=SimpleNamespace(amount=price))
+    instance_type = SimpleNamespace(name="small") if has_type else None
+    monkeypatch.setattr(pricing, "_offering", lambda *_: offering)
+    candidate = SimpleNamespace(instance_type=instance_type, zone="a", capacity_type="spot")
+    prices = SimpleNamespace(
+        _types_of_pool=lambda _pool: {"small": instance_type} if has_type else {},
+        offering_of=lambda _node: offering,
+    )
+    state_node = SimpleNamespace(pool="web", labels={INSTANCE_TYPE: "small"})
+    assert (NodePrices._sold(None, candidate) is not None) is is_sold
+    assert (NodePrices._sold_node(prices, state_node) is not None) is is_sold
+
+
+REPLACEMENT = SimpleNamespace(cheapest=SimpleNamespace(price_per_hour=0.25))
+
+
+class Pass:
+    """A pass in which a move to a node of a commitment is possible, apart from one thing."""
+
+    def __init__(self, problem=""):
+        planned = SimpleNamespace(min_values_relaxed=problem == "minValues")
+        verdict = SimpleNamespace(
+            is_possible=problem != "impossible", claims=() if problem == "no claim" else (planned,)
+        )
+        self.limits = SimpleNamespace(
+            below=0.0 if problem == "costs nothing" else 1.0, price=1.0, least=0.0
+        )
+        self.prices = SimpleNamespace(
+            missing_rates_message=lambda _currencies: "no rate" if problem == "no rate" else "",
+            limited_to_commitment=lambda _planned, below_price: (
+                None if problem == "no commitment" else REPLACEMENT
+            ),
+        )
+        self.simulation = SimpleNamespace(
+            evaluate=lambda _candidates, max_claims: verdict,
+            unready_destination=lambda _verdict: problem == "unready",
+        )
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "costs nothing", "no rate", "impossible", "no claim", "unready", "minValues",
+        "no commitment",
+    ],
+)  # fmt: skip
+def test_a_move_to_a_commitment_has_to_be_possible_in_every_way(monkeypatch, problem):
+    monkeypatch.setattr(committed_moves, "price_limits", lambda found, _candidates: found.limits)
+    monkeypatch.setattr(committed_moves, "DisruptionMove", lambda **fields: fields)
+    candidate = SimpleNamespace(price=SimpleNamespace(currency="USD"))
+    assert _committed_move(Pass(problem), candidate) is None
+    found = _committed_move(Pass(), candidate)
+    assert (found["replacements"], found["savings_per_hour"]) == ((REPLACEMENT,), 0.75)
+
+
+@pytest.mark.parametrize(("savings", "is_listed"), [(1.0, False), (2.0, True), (3.0, True)])
+def test_a_listed_price_that_saves_as_much_is_preferred(monkeypatch, savings, is_listed):
+    listed, committed = move(1, savings=savings), move(1, savings=2.0)
+    monkeypatch.setattr(committed_moves, "evaluate_move", lambda *_, **__: listed)
+    monkeypatch.setattr(committed_moves, "_committed_move", lambda *_: committed)
+    disruption_pass = SimpleNamespace(prices=SimpleNamespace(has_unused_commitments=True))
+    found = evaluate_single_move(disruption_pass, None)
+    assert found is (listed if is_listed else committed)
