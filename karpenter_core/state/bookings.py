@@ -206,7 +206,7 @@ def _booking(
                 continue
             waiting.extend(_pod(request, shape, index, numbers[index] + n) for n in range(count))
             numbers[index] += count
-        if waiting or +counts:
+        if +counts:
             pods[name] = tuple(waiting)
     return Booking(request=request, pods=pods, lost=missing.total())
 
