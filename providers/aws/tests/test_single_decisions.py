@@ -8,9 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_core.api.labels import INSTANCE_TYPE, ON_DEMAND, RESERVED, SPOT
+from karpenter_core.api.prices import Price
 from karpenter_core.errors import CloudProviderError, ExhaustedScope
 from karpenter_core.provider.kit.launch.cloud import FailureKind
+from karpenter_provider_aws.api.node_class_status import CapacityReservation
 from karpenter_provider_aws.catalogue.current_types import CurrentInstanceTypes
+from karpenter_provider_aws.catalogue.offerings import reserved_offerings
 from karpenter_provider_aws.cluster import ClusterReader
 from karpenter_provider_aws.codes import is_out_of_addresses, is_unfulfillable
 from karpenter_provider_aws.interruption.directory import InstanceDirectory
@@ -18,6 +21,7 @@ from karpenter_provider_aws.launch.answers import _used_up_quotas
 from karpenter_provider_aws.launch.fleet_cloud import _call_failure
 from karpenter_provider_aws.launch.template_data import _add_reservation, _volume
 from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
+from karpenter_provider_aws.registration import refusal_of_other_id
 from karpenter_provider_aws.service_models import _with_shared_texts
 from karpenter_provider_aws.type_compatibility import _interfaces_misfit
 
@@ -221,3 +225,45 @@ def test_memory_is_learned_of_a_known_type_and_class(subnets, instance_type, cap
     node = SimpleNamespace(labels={INSTANCE_TYPE: instance_type}, capacity=capacity)
     assert CurrentInstanceTypes.learn_memory(types, claim, node) is bool(memory)
     assert learned == memory
+
+
+@pytest.mark.parametrize(
+    ("name", "provider_id", "is_refused"),
+    [
+        ("i-0123456789abcdef0", "aws:///a/i-0123456789abcdef0", False),
+        ("i-0123456789abcdef0.ec2.internal", "aws:///a/i-0123456789abcdef1", True),
+        ("i-0123456789abcdef0.ec2.internal", "", False),
+        ("ip-10-0-0-1.ec2.internal", "aws:///a/i-0123456789abcdef0", False),
+    ],
+)
+def test_a_node_with_the_name_of_another_instance_is_refused(name, provider_id, is_refused):
+    claim = SimpleNamespace(status=SimpleNamespace(provider_id=provider_id))
+    refusal = refusal_of_other_id(claim, SimpleNamespace(name=name))
+    assert (refusal is not None) is is_refused
+
+
+@pytest.mark.parametrize(("price", "amount"), [(None, 0.0), (Price(2.0, "USD"), 0.0000002)])
+def test_a_reservation_costs_next_to_nothing(price, amount):
+    """It is paid whether or not it is used: of several the cheapest on demand is used first."""
+    zone = SimpleNamespace(zone="a", zone_id="euw1-az1")
+    reservation = CapacityReservation.model_validate(
+        {
+            "id": "cr-0123456789abcdef0",
+            "availabilityZone": "a",
+            "instanceType": "m5.large",
+            "instanceMatchCriteria": "open",
+            "ownerID": "123456789012",
+        }
+    )
+    sold = SimpleNamespace(
+        name="m5.large", zones=[zone], reservations=[reservation], is_compatible=True
+    )
+    market = SimpleNamespace(
+        prices=SimpleNamespace(on_demand=lambda _name: price, currency="USD"),
+        reserved_left=lambda _id: 1,
+        shifted_zones=frozenset(),
+    )
+    (offering,) = reserved_offerings(sold, (), market)
+    assert offering.price.currency == "USD"
+    assert offering.price.amount == pytest.approx(amount)
+    assert offering.available

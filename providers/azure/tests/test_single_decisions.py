@@ -11,13 +11,15 @@ from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import CloudProviderError
 from karpenter_provider_azure import labels
 from karpenter_provider_azure.arm.errors import ArmError
+from karpenter_provider_azure.images.versions import newest_community_version
 from karpenter_provider_azure.instance_tags import CLAIM_NAME_TAG, instance_tags
 from karpenter_provider_azure.instances.cluster_vms import _VmDeletions
 from karpenter_provider_azure.instances.orphans import _is_disk_attached
 from karpenter_provider_azure.labels import REGIONAL_ZONE
-from karpenter_provider_azure.launch import extensions
+from karpenter_provider_azure.launch import extensions, failure_recorder
 from karpenter_provider_azure.launch.claim_launches import uses_ultra_ssd
 from karpenter_provider_azure.launch.extensions import ExtensionInstaller
+from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
 from karpenter_provider_azure.launch.failures import (
     _LONG_LIFE,
     _NOT_SOLD_LIFE,
@@ -197,3 +199,38 @@ def test_memory_is_learned_of_a_known_size_and_class(images, instance_type, is_l
     node = SimpleNamespace(labels={INSTANCE_TYPE: instance_type}, capacity={})
     StartedProvider._learn_memory(provider, claim, node)
     assert learned == ([0] if is_learned else [])
+
+
+@pytest.mark.parametrize(
+    ("dates", "newest"),
+    [
+        (["2026-01-01T00:00:00", "2026-01-02T00:00:00+00:00"], "1"),
+        (["2026-01-02T00:00:00", "2026-01-01T23:00:00-02:00"], "1"),
+        (["2026-01-02T00:00:00", "2026-01-02T01:00:00+02:00"], "0"),
+        (["2026-01-02T00:00:00", "soon"], "0"),
+        (["soon"], ""),
+    ],
+)
+def test_a_date_without_a_zone_is_one_of_utc(dates, newest):
+    versions = [
+        {"name": str(number), "properties": {"publishedDate": date}}
+        for number, date in enumerate(dates)
+    ]
+    assert newest_community_version(versions) == newest
+
+
+def test_the_error_of_a_failed_launch_names_its_cause(monkeypatch):
+    raised = CloudProviderError("no")
+    for name, value in (
+        ("classify_failure", None),
+        ("failed_marks", None),
+        ("launch_error", raised),
+    ):
+        monkeypatch.setattr(failure_recorder, name, lambda *_, value=value, **__: value)
+    recorder = SimpleNamespace(
+        metrics=SimpleNamespace(note_failed=lambda *_, **__: None), _sizes_of=None
+    )
+    error, attempt = ArmError("full", status=409), SimpleNamespace(capacity_type=SPOT)
+    found = FailureRecorder.record(recorder, error, attempt, phase="refused")
+    assert found is raised
+    assert found.__cause__ is error
