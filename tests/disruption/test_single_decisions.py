@@ -8,12 +8,22 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_core.api.labels import INSTANCE_TYPE
-from karpenter_core.disruption import committed_moves, pricing, revalidation
+from karpenter_core.api.records import Taint
+from karpenter_core.disruption import (
+    buffer_room,
+    committed_moves,
+    pricing,
+    revalidation,
+    single_node,
+)
+from karpenter_core.disruption.buffer_room import _NodeRanks
 from karpenter_core.disruption.candidate_memory import CandidateMemory
 from karpenter_core.disruption.committed_moves import _committed_move, evaluate_single_move
 from karpenter_core.disruption.consolidation import DisruptionMove
+from karpenter_core.disruption.expendable_moves import ExpendableMoves
 from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.disruption.revalidation import _reduced_command_steps
+from karpenter_core.disruption.single_node import SingleNodeConsolidation
 
 
 def move(count, *, replacements=1, savings=1.0):
@@ -144,3 +154,93 @@ def test_a_listed_price_that_saves_as_much_is_preferred(monkeypatch, savings, is
     disruption_pass = SimpleNamespace(prices=SimpleNamespace(has_unused_commitments=True))
     found = evaluate_single_move(disruption_pass, None)
     assert found is (listed if is_listed else committed)
+
+
+def claim(*, types=("small",), virtual=0):
+    pods = [SimpleNamespace(is_virtual=False, shape=SimpleNamespace(requests={"cpu": 1}))]
+    pods += [SimpleNamespace(is_virtual=True, shape=SimpleNamespace(requests={"cpu": 2}))] * virtual
+    requests = {"cpu": 1 + 2 * virtual}
+    return SimpleNamespace(pool="web", instance_types=types, requests=requests, pods=pods)
+
+
+@pytest.mark.parametrize(
+    ("planned", "room"),
+    [
+        (claim(), {}),
+        (claim(virtual=1), {"cpu": 7}),
+        (claim(virtual=2), {"cpu": 7}),
+        (claim(types=("large", "small"), virtual=1), {"cpu": 15}),
+        (claim(types=("gone",), virtual=1), {}),
+    ],
+)
+def test_a_new_node_has_the_room_of_its_buffer_pods(planned, room):
+    types = [
+        SimpleNamespace(name=name, allocatable=lambda cpu=cpu: {"cpu": cpu})
+        for name, cpu in (("small", 8), ("large", 16))
+    ]
+    catalogues = {"web": SimpleNamespace(instance_types=types)}
+    moves = SimpleNamespace(_snapshot=SimpleNamespace(catalogues=catalogues))
+    assert ExpendableMoves._buffer_room(moves, planned) == room
+    moves._snapshot.catalogues = {}
+    assert ExpendableMoves._buffer_room(moves, planned) == {}
+
+
+def existing(*, closed=False, taints=(), requirements=None):
+    return SimpleNamespace(
+        closed=closed, taints=taints, requirements=requirements, node_name="n", labels={"a": "b"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("node", "selects", "is_taken"),
+    [
+        (existing(), True, True),
+        (existing(), False, False),
+        (existing(closed=True), True, False),
+        (existing(taints=(Taint(key="a", effect="NoSchedule"),)), True, False),
+        (existing(taints=(Taint(key="a", effect="PreferNoSchedule"),)), True, True),
+        (existing(requirements="booting"), True, True),
+        (existing(requirements="booting"), False, False),
+    ],
+)
+def test_taints_and_labels_admit_a_pod_to_a_node(monkeypatch, node, selects, is_taken):
+    monkeypatch.setattr(buffer_room, "selects_node", lambda *_: selects)
+    monkeypatch.setattr(buffer_room, "required_terms", lambda *_: (False, selects))
+    if node.requirements is not None:
+        node.requirements = SimpleNamespace(compatible=lambda term, allow_undefined: term)
+    ranks = _NodeRanks(SimpleNamespace(well_known=frozenset()), {}, {})
+    pod = SimpleNamespace(shape=SimpleNamespace(tolerations=()))
+    assert ranks.takes(node, pod) is is_taken
+
+
+def test_pools_that_a_pass_did_not_reach_are_examined_first(monkeypatch):
+    ordered = []
+
+    class Search:
+        moves, notices, refused, is_cut_short = (), (), (), False
+        unexamined_pools = frozenset()
+
+        def __init__(self, _pass):
+            pass
+
+        def steps(self, candidates):
+            ordered.append([each.name for each in candidates])
+            yield 1
+
+    monkeypatch.setattr(single_node, "_SingleSearch", Search)
+    monkeypatch.setattr(single_node, "individually_within_budget", lambda found, _budgets: found)
+    monkeypatch.setattr(single_node, "sort_by_savings", lambda found, *_: list(found))
+    method = SingleNodeConsolidation()
+    candidates = [
+        SimpleNamespace(name=name, pool=SimpleNamespace(name=pool))
+        for name, pool in (("a", "web"), ("b", "late"), ("c", "web"), ("d", "late"))
+    ]
+    for waiting in ({}, {method.name: frozenset({"late"})}, {"other": frozenset({"late"})}):
+        disruption_pass = SimpleNamespace(
+            simulation=SimpleNamespace(prepare_steps=lambda avoid_unsettled: iter(())),
+            unexamined_pools=waiting,
+            prices=None,
+            memory=SimpleNamespace(savings_order=None),
+        )
+        list(method.plan_steps(disruption_pass, candidates, {}))
+    assert ordered == [list("abcd"), list("bdac"), list("abcd")]

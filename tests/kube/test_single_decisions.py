@@ -6,9 +6,16 @@ from collections import OrderedDict
 from datetime import timedelta
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
-from karpenter_core.errors import ApiError, SettingsError, TooManyRequestsError
+from karpenter_core.errors import (
+    ApiError,
+    BadInputError,
+    GoneError,
+    SettingsError,
+    TooManyRequestsError,
+)
 from karpenter_core.kube import held_objects, listing, login
 from karpenter_core.kube.api import _continue_token
 from karpenter_core.kube.api_errors import _LONGEST_RETRY_SECONDS, _RETRY_DIGITS, _retry_after
@@ -20,8 +27,11 @@ from karpenter_core.kube.kubeconfig import _read_exec
 from karpenter_core.kube.lease import ElectionTimes, LeaseElector
 from karpenter_core.kube.listing import has_passed_over
 from karpenter_core.kube.login import _RENEW_AFTER_REFUSAL_SECONDS
+from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.kube.proxies import checked_proxy
+from karpenter_core.kube.resources import PODS
 from karpenter_core.kube.wire.autoscalers import _boost
+from karpenter_core.kube.wire.kind_codec import _bookmark, _watch_error
 from karpenter_core.kube.wire.requests import _effective
 from karpenter_core.kube.wire.rollouts import _rolling_limits
 from karpenter_core.kube.writer import KubeWriter
@@ -88,7 +98,7 @@ def versions(monkeypatch):
     ],
 )
 @pytest.mark.usefixtures("versions")
-def test_what_was_written_and_not_seen_has_come_and_gone(
+def test_an_object_that_was_written_and_not_seen_has_come_and_gone(
     objects, invalid, version, is_removed, is_kept
 ):
     held = SimpleNamespace(_objects=objects, _invalid=invalid, _written={})
@@ -340,3 +350,49 @@ def test_a_lease_is_free_once_its_time_is_over(lease, holder, duration, now, is_
 )
 def test_a_resize_counts_the_larger_of_what_is_held_and_wanted(status, infeasible, counted):
     assert _effective({"cpu": 2000}, status, infeasible=infeasible) == counted
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b'{"metadata": {}}', b'{"metadata": {"resourceVersion": ""}}']
+)
+def test_a_bookmark_without_a_version_is_refused(body):
+    with pytest.raises(BadInputError, match="watch of pods: no bookmark"):
+        _bookmark(msgspec.Raw(body), PODS)
+
+
+def test_a_bookmark_may_end_the_first_events():
+    ends = b'{"k8s.io/initial-events-end": "true"}'
+    for notes, is_end in ((ends, True), (b"{}", False), (b"null", False)):
+        body = b'{"metadata": {"resourceVersion": "5", "annotations": %s}}' % notes
+        event = _bookmark(msgspec.Raw(body), PODS)
+        assert (event.type, event.resource_version, event.initial_events_end) == (
+            "BOOKMARK",
+            "5",
+            is_end,
+        )
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'{"code": 410, "message": "old"}', GoneError),
+        (b'{"code": 500, "reason": "Expired"}', GoneError),
+        (b'{"code": 500, "reason": "InternalError"}', ApiError),
+    ],
+)
+def test_an_error_of_a_watch_is_read(body, kind):
+    error = _watch_error(msgspec.Raw(body), PODS)
+    assert type(error) is kind
+    with pytest.raises(BadInputError, match="watch of pods: no status"):
+        _watch_error(msgspec.Raw(b"[]"), PODS)
+
+
+def test_an_object_that_json_does_not_know_is_refused():
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web"},
+        "spec": {"x": object()},
+    }
+    with pytest.raises(BadInputError, match='Pod "web"'):
+        view_from_manifest(manifest)

@@ -42,6 +42,7 @@ from karpenter_core.lifecycle.nodepool import validation
 from karpenter_core.lifecycle.nodepool.pool_usage import with_usage
 from karpenter_core.lifecycle.nodepool.validation import _size_errors, joined_errors
 from karpenter_core.lifecycle.provisioning_request import status
+from karpenter_core.lifecycle.provisioning_request.gang_plan import _reason
 from karpenter_core.lifecycle.provisioning_request.next_step import _failure
 from karpenter_core.lifecycle.provisioning_request.notices import _is_changed
 from karpenter_core.lifecycle.provisioning_request.parameters import (
@@ -310,3 +311,22 @@ def test_a_move_is_approved_for_half_of_its_disruption(cost, disruption, savings
     totals = SimpleNamespace(cost=cost, disruption=disruption)
     assert _score("web", [member], savings, totals).approved is approved
     assert _score("web", [member], savings, None).approved is False
+
+
+@pytest.mark.parametrize(
+    ("ignored", "unschedulable", "text"),
+    [
+        ("uid", {}, "it is ignored"),
+        ("other", {}, "the pass took too long"),
+        ("other", {"uid": SimpleNamespace(message="no room")}, "no room"),
+        ("uid", {"uid": SimpleNamespace(message="no room")}, "it is ignored"),
+    ],
+)
+def test_a_pod_of_a_gang_has_no_place_for_a_reason(ignored, unschedulable, text):
+    item = SimpleNamespace(pod=SimpleNamespace(uid=ignored), reason="it is ignored")
+    reason = _reason(
+        SimpleNamespace(uid="uid"),
+        SimpleNamespace(ignored=[item]),
+        SimpleNamespace(unschedulable=unschedulable),
+    )
+    assert reason.startswith(text)

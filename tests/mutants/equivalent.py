@@ -248,6 +248,17 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
     **dict.fromkeys(
         [
             (
+                "providers/kwok/karpenter_provider_kwok/active_faults.py",
+                f"ActiveFaults.{function}",
+                "if not self._any_active(): -> if False:",
+            )
+            for function in ("disturb", "is_node_failing")
+        ],
+        "without active faults none is found: asked first because it takes no lock",
+    ),
+    **dict.fromkeys(
+        [
+            (
                 "karpenter_core/scheduling/packing/merging.py",
                 "_PatternMerger.with_itself",
                 f"while remaining.nodes {condition}:",

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 
 from karpenter_core.api.labels import INSTANCE_TYPE, ON_DEMAND, SPOT
 from karpenter_core.api.nodeclaim import RequirementSpec
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import CloudProviderError, LaunchFailedError
 from karpenter_provider_azure import labels
-from karpenter_provider_azure.arm.errors import ArmError
+from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
+from karpenter_provider_azure.conversion import agent_pools
 from karpenter_provider_azure.images.versions import newest_community_version
 from karpenter_provider_azure.instance_tags import CLAIM_NAME_TAG, instance_tags
 from karpenter_provider_azure.instances.cluster_vms import _VmDeletions
 from karpenter_provider_azure.instances.orphans import _is_disk_attached
+from karpenter_provider_azure.json_service import _message
 from karpenter_provider_azure.labels import REGIONAL_ZONE
-from karpenter_provider_azure.launch import extensions, failure_recorder
+from karpenter_provider_azure.launch import extensions, failure_recorder, vm_launcher
 from karpenter_provider_azure.launch.claim_launches import uses_ultra_ssd
 from karpenter_provider_azure.launch.extensions import ExtensionInstaller
 from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
@@ -30,10 +34,12 @@ from karpenter_provider_azure.launch.failures import (
     _Zones,
     _zones,
 )
+from karpenter_provider_azure.launch.vm_calls import VmCalls
+from karpenter_provider_azure.launch.vm_launcher import VmLauncher
 from karpenter_provider_azure.machines.node_instances import _MachineDeletions
 from karpenter_provider_azure.region_parts import has_price_list
 from karpenter_provider_azure.settings import PRICING_URL, AzureSettings, parse_tags
-from karpenter_provider_azure.started_provider import StartedProvider
+from karpenter_provider_azure.started_provider import NO_IMAGE_REASON, StartedProvider
 
 
 @pytest.mark.parametrize(
@@ -234,3 +240,126 @@ def test_the_error_of_a_failed_launch_names_its_cause(monkeypatch):
     found = FailureRecorder.record(recorder, error, attempt, phase="refused")
     assert found is raised
     assert found.__cause__ is error
+
+
+def poll(*, error=None, is_done=False, retry_after=None):
+    return SimpleNamespace(error=error, is_done=is_done, retry_after=retry_after)
+
+
+FAILED = ArmError("allocation failed", status=409)
+
+
+@pytest.mark.parametrize(
+    ("answers", "slept", "is_raised"),
+    [
+        ([poll(is_done=True)], [], False),
+        ([poll(), poll(is_done=True)], [10.0], False),
+        ([poll(retry_after=timedelta(seconds=3)), poll(is_done=True)], [3.0], False),
+        ([CloudProviderError("no answer")], [], False),
+        ([poll(error=FAILED)], [], True),
+        ([poll()] * 3, [10.0, 10.0], False),
+    ],
+    ids=["done", "later", "when Azure says", "unread", "failed", "too long"],
+)
+def test_a_standalone_launch_is_waited_for(monkeypatch, answers, slept, is_raised):
+    monkeypatch.setattr(vm_launcher, "_LONGEST_STANDALONE_WAIT", timedelta(seconds=20))
+    monkeypatch.setattr(vm_launcher, "POLL_PERIOD", timedelta(seconds=10))
+    waits, forgotten, left = [], [], list(answers)
+
+    def ask(_url):
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    launcher = SimpleNamespace(
+        _clock=SimpleNamespace(monotonic=lambda: sum(waits)),
+        _operations=SimpleNamespace(get=lambda _id: "url"),
+        _calls=SimpleNamespace(poll=ask),
+        _log=SimpleNamespace(info=lambda *_, **__: None),
+        _recent=SimpleNamespace(forget=forgotten.append),
+        _existing=SimpleNamespace(discard=lambda _vm, error: CloudProviderError(str(error))),
+        _sleep=waits.append,
+    )
+    vm = SimpleNamespace(id="vm-1", name="vm")
+    with pytest.raises(CloudProviderError, match="allocation") if is_raised else nullcontext():
+        VmLauncher._wait(launcher, vm)
+    assert waits == slept
+    assert forgotten == (["vm-1"] if is_raised else [])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "region", "values", "warnings"),
+    [
+        ([], "eastus", None, 0),
+        (["1", "2"], "East US", ["eastus-1", "eastus-2"], 0),
+        (["1"], "", None, 1),
+    ],
+)
+def test_zones_need_the_name_of_their_region(numbers, region, values, warnings):
+    warned = []
+    found = agent_pools._zones(numbers, region, SimpleNamespace(warn=warned.append))
+    assert [each["values"] for each in found] == ([] if values is None else [values])
+    assert len(warned) == warnings
+
+
+@pytest.mark.parametrize(
+    ("error", "reasons", "has_class"),
+    [
+        (LaunchFailedError("no image", reason="other"), [], True),
+        (LaunchFailedError("no image", reason=NO_IMAGE_REASON), ["AzureLinux"], True),
+        (LaunchFailedError("no image", reason=NO_IMAGE_REASON), [""], False),
+        (CloudProviderError("no"), [], True),
+    ],
+)
+def test_a_launch_without_an_image_is_counted_by_family(error, reasons, has_class):
+    counted, noted = [], []
+
+    def launch(_request):
+        raise error
+
+    node_class = SimpleNamespace(spec=SimpleNamespace(image_family="AzureLinux"))
+    provider = SimpleNamespace(
+        parts=SimpleNamespace(
+            node_class=SimpleNamespace(
+                refused_launches=SimpleNamespace(note=lambda _requests, found: noted.extend(found))
+            ),
+            launch=SimpleNamespace(launcher=SimpleNamespace(launch=launch)),
+        ),
+        node_classes=SimpleNamespace(node_class=lambda _name: node_class if has_class else None),
+        metrics=SimpleNamespace(observe_image_error=counted.append),
+    )
+    request = SimpleNamespace(node_class=SimpleNamespace(name="default"))
+    with pytest.raises(CloudProviderError) as caught:
+        StartedProvider.launch(provider, request)
+    assert (caught.value, noted, counted) == (error, [error], reasons)
+
+
+def test_launches_one_after_another_each_have_their_outcome():
+    error = CloudProviderError("no")
+
+    def launch(request):
+        if request == "bad":
+            raise error
+        return f"launched {request}"
+
+    provider = SimpleNamespace(launch=launch)
+    outcomes = StartedProvider._launch_each(provider, ["a", "bad", "b"])
+    assert list(outcomes) == ["launched a", error, "launched b"]
+
+
+def test_the_message_of_an_answer_that_breaks_off_is_its_reason():
+    def broken(_size):
+        raise OSError("reset")
+
+    answers = [broken, lambda _size: b" why ", lambda _size: b""]
+    found = [_message(SimpleNamespace(read=read, reason="Bad Gateway")) for read in answers]
+    assert found == ["Bad Gateway", "why", "Bad Gateway"]
+
+
+def test_a_virtual_machine_that_is_gone_tells_no_failure():
+    def gone(*_arguments, **_options):
+        raise ArmNotFoundError("gone", status=404)
+
+    calls = SimpleNamespace(_arm=SimpleNamespace(get=gone), _path=lambda name: name)
+    assert VmCalls.failure(calls, "vm") is None
