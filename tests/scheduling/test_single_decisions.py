@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from math import inf
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from karpenter_core.api.prices import Price
+from karpenter_core.scheduling import commitments, pod_selectors
+from karpenter_core.scheduling.commitment_bill import CommitmentBill
+from karpenter_core.scheduling.compiled import reservations
+from karpenter_core.scheduling.compiled.claim_restrictions import _opposite
+from karpenter_core.scheduling.devices import pools, selectors
+from karpenter_core.scheduling.devices.constraints import MatchedAttribute
+from karpenter_core.scheduling.offerings import count_min_values
 from karpenter_core.scheduling.placement.counted_claims import _price
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
+from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.whatif.base_state import _subtract
 
 
@@ -43,3 +53,163 @@ def test_a_count_of_nothing_is_no_entry():
     _subtract(counts, 1, 2)
     _subtract(counts, 2, 1)
     assert counts == {1: 1}
+
+
+@pytest.mark.parametrize(
+    ("remaining", "covered", "units", "listed", "price", "taken"),
+    [
+        (4, True, 4, 2.0, 1.0, 4),
+        (9, True, 4, 2.0, 1.0, 4),
+        (1, True, 4, 2.0, 1.75, 1),
+        (0, True, 4, 2.0, None, 0),
+        (4, False, 4, 2.0, None, 0),
+        (4, True, 0, 2.0, None, 0),
+        (4, True, 4, 1.0, None, 0),
+        (1, True, 1, 2.0, 1.0, 1),
+    ],
+)
+def test_a_commitment_covers_what_is_left_of_it_if_that_saves(
+    monkeypatch, remaining, covered, units, listed, price, taken
+):
+    """A node of which all is covered costs 1 here."""
+    monkeypatch.setattr(commitments, "is_covered", lambda *_: covered)
+    monkeypatch.setattr(commitments, "committed_units", lambda *_: units)
+    sold = SimpleNamespace(offering=SimpleNamespace(price=Price(listed, "USD")))
+    commitment = SimpleNamespace(name="c", covered_price=lambda _units, _listed: 1.0)
+    found = commitments._cover(SimpleNamespace(commitment=commitment), sold, remaining)
+    assert found == (None if price is None else (price, taken, "c"))
+
+
+def test_a_price_without_a_rate_counts_nothing():
+    bill = SimpleNamespace(_rates={"EUR": 2.0})
+    assert CommitmentBill._price(bill, ("t", "EUR", 3.0)) == 6.0
+    assert CommitmentBill._price(bill, ("t", "JPY", 3.0)) == 0.0
+
+
+@pytest.mark.parametrize(("count", "is_bound"), [(1, False), (2, True)])
+def test_an_attribute_binds_more_than_one_device(count, is_bound):
+    constraint = SimpleNamespace(match_attribute="a", requests=())
+    bindings = [
+        SimpleNamespace(attribute="b", devices=range(9)),
+        SimpleNamespace(attribute="a", devices=range(count)),
+    ]
+    assert MatchedAttribute(constraint, bindings)._bindings == ({1} if is_bound else set())
+
+
+def counters(*names):
+    return [SimpleNamespace(name=name, counters=(("memory", 1),)) for name in names]
+
+
+def device(name):
+    return SimpleNamespace(name=name, counter_uses=())
+
+
+@pytest.mark.parametrize(
+    ("names", "sets", "text"),
+    [
+        (["a", "b"], ["x", "y"], ""),
+        (["a", "a"], ["x"], 'two devices are named "a"'),
+        (["a"], ["x", "y", "x"], 'two counter sets are named "x"'),
+    ],
+)
+def test_names_within_a_pool_of_devices_are_used_once(names, sets, text):
+    found = pools._invalid([device(name) for name in names], counters(*sets))
+    assert text in found
+    assert bool(text) is bool(found)
+
+
+def published(generation, count, pool="p", driver="d"):
+    return SimpleNamespace(pool=pool, driver=driver, generation=generation, slice_count=count)
+
+
+@pytest.mark.parametrize(
+    ("slices", "is_complete"),
+    [
+        ([], False),
+        ([published(1, 1)], True),
+        ([published(1, 2)], False),
+        ([published(1, 2), published(1, 2)], True),
+        ([published(1, 1), published(2, 2)], False),
+        ([published(1, 2), published(2, 1)], True),
+        ([published(1, 1, driver="other")], False),
+        ([published(1, 0)], False),
+        ([published(1, 1), published(1, 2)], True),
+        ([published(1, 2), published(1, 2, pool="q")], False),
+    ],
+)
+def test_a_pool_is_complete_with_all_slices_of_its_newest_generation(slices, is_complete):
+    assert pools.has_complete_pool(slices, "d") is is_complete
+
+
+@pytest.mark.parametrize(("more", "is_refused"), [(0, False), (1, True)])
+def test_a_selector_of_the_longest_length_is_read(more, is_refused):
+    text = "true" + " " * (selectors._MAX_LENGTH - 4 + more)
+    with (
+        pytest.raises(selectors.DeviceSelectorError, match="too long")
+        if is_refused
+        else nullcontext()
+    ):
+        selectors._compiled(text)
+
+
+def typed(family, generation):
+    return SimpleNamespace(
+        requirements=Requirements.from_labels({"family": family, "generation": generation})
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "needed", "missing"),
+    [
+        ({"family": 1, "generation": 1}, 1, {}),
+        ({"family": 2, "generation": 1}, 2, {}),
+        ({"family": 2, "generation": 2}, 3, {}),
+        ({"family": 3, "generation": 2}, 3, {"family": 2}),
+    ],
+)
+def test_minimum_values_of_each_label_are_needed(wanted, needed, missing):
+    requirements = Requirements(
+        Requirement.of(key, "Exists", [], min_values=count) for key, count in wanted.items()
+    )
+    types = [typed("c", "1"), typed("m", "1"), typed("m", "2")]
+    result = count_min_values(types, requirements)
+    assert (result.needed, dict(result.missing)) == (needed, missing)
+
+
+@pytest.mark.parametrize(
+    ("key", "known", "is_allowed"),
+    [
+        ("example.com/team", (), True),
+        ("karpenter.sh/other", (), False),
+        ("karpenter.sh/other", ("karpenter.sh/other",), True),
+    ],
+)
+def test_a_restricted_label_is_allowed_where_it_is_known(key, known, is_allowed):
+    assert (pod_selectors._label_error(key, frozenset(known)) == "") is is_allowed
+
+
+@pytest.mark.parametrize(
+    ("requirements", "has_opposite"),
+    [
+        ([Requirement.of("size", "In", ["1"])], True),
+        ([Requirement.of("size", "Gt", ["1"])], False),
+        ([Requirement.of("size", "Lt", ["1"])], False),
+        ([Requirement.of("size", "In", ["1"]), Requirement.of("arch", "In", ["a"])], False),
+        ([], False),
+    ],
+)
+def test_one_requirement_without_bounds_has_an_opposite(requirements, has_opposite):
+    assert (_opposite(Requirements(requirements)) is not None) is has_opposite
+
+
+def test_a_reservation_is_named_by_the_labels_that_others_do_not_have():
+    pool = SimpleNamespace(shared=frozenset({"zone"}))
+    requirements = Requirements(
+        [
+            Requirement.of("zone", "In", ["a"]),
+            Requirement.of("id", "In", ["cr-1"]),
+            Requirement.of("not", "NotIn", ["x"]),
+        ]
+    )
+    owner = next(found for found in vars(reservations).values() if hasattr(found, "reservation_of"))
+    assert owner.reservation_of(pool, requirements) == (("id", "cr-1"),)
