@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import (
         HostPort,
         NodeSelectorRequirement,
+        NodeSelectorTerm,
         NodeView,
         PodShape,
         PodView,
@@ -59,6 +60,7 @@ def daemon_pods(snapshot: Snapshot, *, ignores_devices: bool) -> tuple[DaemonPod
         shape = daemon_set.template
         if newest is not None:
             shape = _with_terms_of(newest.shape, shape)
+        shape = _without_host_name_presence(shape)
         if not (ignores_devices and shape.resource_claims):
             daemons.append(DaemonPod(name=name, shape=shape))
     return tuple(daemons)
@@ -70,6 +72,31 @@ def _with_terms_of(shape: PodShape, template: PodShape) -> PodShape:
     if not template.required_node_terms:
         return shape
     return msgspec.structs.replace(shape, required_node_terms=template.required_node_terms)
+
+
+def _without_host_name_presence(shape: PodShape) -> PodShape:
+    """Drop `kubernetes.io/hostname Exists`: every node has the label, a new one with a name of its own."""
+    import msgspec
+
+    if not any(map(_names_host, shape.required_node_terms)):
+        return shape
+    terms = tuple(
+        msgspec.structs.replace(
+            term, match_expressions=tuple(e for e in term.match_expressions if not _is_host(e))
+        )
+        for term in shape.required_node_terms
+    )
+    if not all(term.match_expressions or term.match_fields for term in terms):
+        terms = ()  # one of them selects every node
+    return msgspec.structs.replace(shape, required_node_terms=terms)
+
+
+def _names_host(term: NodeSelectorTerm) -> bool:
+    return any(map(_is_host, term.match_expressions))
+
+
+def _is_host(expression: NodeSelectorRequirement) -> bool:
+    return expression.key == HOSTNAME and expression.operator == "Exists"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,7 +8,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from karpenter_core.api.labels import NODE_POOL, ZONE
+from karpenter_core.api.labels import HOSTNAME, NODE_POOL, ZONE
 from karpenter_core.api.records import (
     AffinityTerm,
     LabelSelector,
@@ -472,6 +472,31 @@ class TestExistingCapacity:
         assert question.problem.nodes[0].available["cpu"] == 3000
         (daemon,) = question.problem.daemons
         assert daemon.shape.required_node_terms == (sized,)
+
+    @pytest.mark.parametrize(
+        ("terms", "left"),
+        [
+            ([(HOSTNAME, "Exists")], []),
+            ([(HOSTNAME, "Exists"), ("size", "In", "huge")], [("size", "In", "huge")]),
+            ([(HOSTNAME, "In", "web")], [(HOSTNAME, "In", "web")]),
+        ],
+    )
+    def test_daemons_that_only_want_a_host_name_run_on_new_nodes(self, terms, left):
+        """A node that does not exist yet will have one: the daemon takes its share of it."""
+        shape = pod_shape(cpu="1", owner_kind="DaemonSet", required=[node_term(*terms)])
+        launching = node_claim("new", requirements=[listing("m-4x")], requests={"cpu": "1"})
+        plain = ask(synced_state(POOL, launching)).problem.nodes[0]
+        question = ask(synced_state(POOL, launching, daemon_set(shape=shape)))
+        (daemon,) = question.problem.daemons
+        assert daemon.shape.required_node_terms == ((node_term(*left),) if left else ())
+        taken = plain.available["cpu"] - question.problem.nodes[0].available["cpu"]
+        assert taken == (0 if left else 1000)
+
+    def test_one_term_with_a_host_name_alone_selects_every_node(self):
+        terms = [node_term((HOSTNAME, "Exists")), node_term(("size", "In", "huge"))]
+        shape = pod_shape(cpu="1", owner_kind="DaemonSet", required=terms)
+        (daemon,) = ask(synced_state(POOL, daemon_set(shape=shape))).problem.daemons
+        assert daemon.shape.required_node_terms == ()
 
     def test_daemons_that_do_not_tolerate_the_node_do_not_count(self):
         builder = synced_state(
