@@ -13,6 +13,10 @@ from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import CloudProviderError, LaunchFailedError
 from karpenter_provider_azure import labels
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
+from karpenter_provider_azure.arm.sdk_sender import SdkSender
+from karpenter_provider_azure.bootstrap import node_boot
+from karpenter_provider_azure.catalogue import price_reader
+from karpenter_provider_azure.catalogue.price_reader import RetailPriceList
 from karpenter_provider_azure.conversion import agent_pools
 from karpenter_provider_azure.images.versions import newest_community_version
 from karpenter_provider_azure.instance_tags import CLAIM_NAME_TAG, instance_tags
@@ -22,7 +26,7 @@ from karpenter_provider_azure.json_service import _message
 from karpenter_provider_azure.labels import REGIONAL_ZONE
 from karpenter_provider_azure.launch import extensions, failure_recorder, vm_launcher
 from karpenter_provider_azure.launch.claim_launches import uses_ultra_ssd
-from karpenter_provider_azure.launch.extensions import ExtensionInstaller
+from karpenter_provider_azure.launch.extensions import CustomScripts, ExtensionInstaller
 from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
 from karpenter_provider_azure.launch.failures import (
     _LONG_LIFE,
@@ -363,3 +367,88 @@ def test_a_virtual_machine_that_is_gone_tells_no_failure():
 
     calls = SimpleNamespace(_arm=SimpleNamespace(get=gone), _path=lambda name: name)
     assert VmCalls.failure(calls, "vm") is None
+
+
+@pytest.mark.parametrize(
+    ("url", "is_own"),
+    [
+        ("https://management.azure.com/subscriptions", True),
+        ("https://management.azure.com:443/x", True),
+        ("https://eastus.management.azure.com/x", True),
+        ("http://management.azure.com:443/x", False),
+        ("https://management.azure.com:444/x", False),
+        ("https://me@management.azure.com/x", False),
+        ("https://evilmanagement.azure.com/x", False),
+        ("https://management.azure.com:port/x", False),
+    ],
+)
+def test_a_link_is_followed_to_the_same_endpoint_only(url, is_own):
+    sender = SimpleNamespace(endpoint="https://management.azure.com")
+    assert SdkSender.is_own(sender, url) is is_own
+
+
+@pytest.mark.parametrize(
+    ("link", "following"),
+    [(None, None), ("", None), (5, None), ("https://p.example/next", "https://p.example/next")],
+)
+def test_the_next_page_of_prices_is_a_link_of_the_same_list(link, following):
+    prices = SimpleNamespace(_url="https://p.example/prices")
+    assert RetailPriceList._next_page(prices, {"NextPageLink": link}) == following
+    with pytest.raises(CloudProviderError, match="is not of"):
+        RetailPriceList._next_page(prices, {"NextPageLink": "https://other.example/next"})
+
+
+@pytest.mark.parametrize(
+    ("on_demand", "spot", "is_taken"),
+    [({}, {}, False), ({"a": 1.0}, {}, True), ({}, {"a": 1.0}, True)],
+)
+def test_a_price_list_has_a_price(monkeypatch, on_demand, spot, is_taken):
+    listed = SimpleNamespace(on_demand=on_demand, spot=spot)
+    monkeypatch.setattr(price_reader, "read_price_items", lambda _items: listed)
+    prices = SimpleNamespace(update=lambda *_, now: True, save=lambda *_, now: None)
+    reader = SimpleNamespace(
+        _items=lambda _region: [], _region="r", _clock=SimpleNamespace(now=lambda: None),
+        _prices=prices, _disk=None,
+    )  # fmt: skip
+    owner = price_reader.PriceReader
+    with nullcontext() if is_taken else pytest.raises(CloudProviderError, match="no prices"):
+        assert owner.refresh(reader) is True
+
+
+@pytest.mark.parametrize(
+    ("value", "is_read"), [("x", True), ("", False), (None, False), (1, False)]
+)
+def test_an_answer_of_the_bootstrapping_service_has_texts(value, is_read):
+    with nullcontext() if is_read else pytest.raises(LaunchFailedError, match="has no cse"):
+        assert node_boot._text({"cse": value}, "cse") == value
+
+
+@pytest.mark.parametrize(
+    ("name", "zone", "capacity_type", "has_size", "is_found"),
+    [
+        ("s", "a", ON_DEMAND, True, True),
+        ("t", "a", ON_DEMAND, True, False),
+        ("s", "b", ON_DEMAND, True, False),
+        ("s", "a", SPOT, True, False),
+        ("s", "a", ON_DEMAND, False, False),
+    ],
+)
+def test_a_script_is_of_the_size_and_place_of_its_machine(
+    name, zone, capacity_type, has_size, is_found
+):
+    offering = SimpleNamespace(zone="a", capacity_type=ON_DEMAND)
+    types = [SimpleNamespace(name="s", offerings=[offering], requirements="r")]
+    scripts = SimpleNamespace(
+        _node_class_of=lambda _claim: "class",
+        _catalogue=SimpleNamespace(
+            sizes=lambda: {"s": "size", "t": "size"} if has_size else {},
+            instance_types=lambda _class: types,
+        ),
+    )
+    vm = SimpleNamespace(
+        instance_type=name, zone=zone, capacity_type=capacity_type, name="vm", image_id="i"
+    )
+    claim = SimpleNamespace(name="claim", spec=SimpleNamespace(requirements=()))
+    with nullcontext() if is_found else pytest.raises(CloudProviderError):
+        target = CustomScripts._target(scripts, vm, claim)
+        assert (target.size, target.zone, target.requirements) == ("size", "a", "r")
