@@ -261,15 +261,18 @@ class TestDeciders:
 
     def idle(self, *calls):
         """Return the parts and limits that decide nothing in these calls."""
+        return self.idle_of(self.SOURCE, "is_good", *calls)
+
+    def idle_of(self, source, name, *calls):
         places = []
-        code = instrumented(self.SOURCE, "m", places)
+        code = instrumented(source, "m", places)
         marks = Marks(bytearray(2 * len(places)))
-        space = {"__condition__": marks.condition, "__limit__": marks.limit}
+        space = marks.functions()
         exec(code, space)
         plain = {}
-        exec(self.SOURCE, plain)
+        exec(source, plain)
         for call in calls:
-            assert space["is_good"](*call) == plain["is_good"](*call)
+            assert space[name](*call) == plain[name](*call)
         return {place.text for place in marks.idle(places)}
 
     def test_a_part_decides_where_the_condition_had_another_result_without_it(self):
@@ -283,6 +286,37 @@ class TestDeciders:
         texts = self.idle((1, "x", 2), (3, "x", 2))
         assert "size < most" in texts
         assert "size < most" not in self.idle((2, "x", 2), (2, "x", 3))
+
+    def test_a_number_decides_where_the_next_one_had_another_result(self):
+        source = "def is_some(count):\n    return 0 < count <= 3\n"
+        text = "0 < count <= 3"
+        every = {f"{text}: 0 +1", f"{text}: 3 +1", f"{text}: 3 -1"}
+        assert self.idle_of(source, "is_some", (2,), (-1,), (5,)) == every
+        assert self.idle_of(source, "is_some", (1,)) == every - {f"{text}: 0 +1"}
+        assert self.idle_of(source, "is_some", (3,)) == every - {f"{text}: 3 -1"}
+        assert self.idle_of(source, "is_some", (4,)) == every - {f"{text}: 3 +1"}
+        source = "def is_any(count):\n    return count > 0\n"
+        assert self.idle_of(source, "is_any", (2,)) == {"count > 0", "count > 0: 0 +1"}
+        assert self.idle_of(source, "is_any", (0,)) == {"count > 0: 0 +1"}
+        assert self.idle_of(source, "is_any", (1,)) == {"count > 0"}
+        source = "def is_five(count):\n    return count == 5\n"
+        assert self.idle_of(source, "is_five", (7,)) == {"count == 5: 5 +1", "count == 5: 5 -1"}
+        assert self.idle_of(source, "is_five", (5,)) == set()
+
+    def test_a_default_decides_where_the_key_is_missing(self):
+        source = "def amount(found, key):\n    return found.get(key, 0)\n"
+        assert self.idle_of(source, "amount", ({"a": 1}, "a")) == {"found.get(key, 0)"}
+        assert self.idle_of(source, "amount", ({"a": 1}, "b")) == set()
+
+    def test_a_choice_decides_where_its_opposite_had_another_result(self):
+        source = "def least(values):\n    return min((each for each in values), default=0)\n"
+        (text,) = self.idle_of(source, "least", ([2],), ([],))
+        assert text.startswith("min(")
+        assert self.idle_of(source, "least", ([2, 1],)) == set()
+        source = "def is_full(values):\n    return all(each > 0 for each in values)\n"
+        assert "all((each > 0 for each in values))" in self.idle_of(source, "is_full", ([1, 2],))
+        texts = self.idle_of(source, "is_full", ([1, 0],))
+        assert "all((each > 0 for each in values))" not in texts
 
 
 @pytest.mark.developer_tools
