@@ -11,6 +11,7 @@ import structlog
 from karpenter_core.api.conditions import Condition
 from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.controllers import planner as planning
+from karpenter_core.controllers.capacity_buffer import burst_observer
 from karpenter_core.controllers.capacity_buffer.burst_observer import (
     LAG,
     RECENT,
@@ -375,3 +376,52 @@ def test_the_limit_of_a_pass_is_passed_over_only_beyond_it(monkeypatch):
         )
         assert planning.ThreadPlanner._compute(planner, None, None, no) == "plan"
         assert seen == [is_halted]
+
+
+@pytest.mark.parametrize(
+    ("known", "before", "pods"),
+    [
+        ({}, "stored", ["all"]),
+        ({"default/web": ("uid", "kept")}, "kept", ["recent"]),
+        ({"default/web": ("older", "kept")}, "stored", ["all"]),
+        ({"default/other": ("uid", "kept")}, "stored", ["all"]),
+    ],
+)
+async def test_bursts_are_counted_on_for_the_same_buffer(monkeypatch, known, before, pods):
+    """One that was created anew under the name has a history of its own."""
+    counted = []
+
+    def with_arrivals(history, arrivals, *, now):
+        counted.append((history, list(arrivals)))
+        return SimpleNamespace(days=1, arrivals=())
+
+    stored = type("Stored", (str,), {"days": 1, "arrivals": ()})("stored")
+    for name, value in {
+        "burst_setting": lambda _annotations: 1,
+        "read_history": lambda _annotations: stored,
+        "resolve_buffer": lambda *_: SimpleNamespace(shape=SimpleNamespace(labels={"a": "b"})),
+        "with_arrivals": with_arrivals,
+        "burst_replicas": lambda *_: 3,
+        "_is_alike": lambda *_: True,
+    }.items():
+        monkeypatch.setattr(burst_observer, name, value)
+
+    def of(text):
+        return SimpleNamespace(created=text, shape=None)
+
+    observer = SimpleNamespace(
+        _histories=dict(known),
+        _recent_pods=lambda _snapshot: iter([of("recent")]),
+        _runtime=SimpleNamespace(clock=TwoClocks()),
+    )
+    buffer = SimpleNamespace(
+        key="default/web",
+        uid="uid",
+        metadata=SimpleNamespace(annotations={}),
+        spec=SimpleNamespace(limits={"cpu": "1"}),
+    )
+    snapshot = SimpleNamespace(pods={"uid": of("all")})
+    found, sizing = await BurstObserver.observe(observer, buffer, snapshot)
+    assert (found, sizing.replicas) == (buffer, 3)
+    assert counted == [(before, pods)]
+    assert observer._histories["default/web"][0] == "uid"

@@ -12,6 +12,7 @@ from karpenter_core.api.records import Taint
 from karpenter_core.disruption import (
     buffer_room,
     committed_moves,
+    explain,
     pricing,
     revalidation,
     single_node,
@@ -244,3 +245,14 @@ def test_pools_that_a_pass_did_not_reach_are_examined_first(monkeypatch):
         )
         list(method.plan_steps(disruption_pass, candidates, {}))
     assert ordered == [list("abcd"), list("bdac"), list("abcd")]
+
+
+@pytest.mark.parametrize(("accepted", "has_outcome"), [(False, True), (True, False)])
+def test_a_method_that_did_not_run_declines_a_node(monkeypatch, accepted, has_outcome):
+    """It may accept a node in a pass in which its group was not evaluated."""
+    acceptance = SimpleNamespace(accepted=accepted, decline_reason="why", notices=())
+    monkeypatch.setattr(explain, "accept_or_set_aside", lambda *_: acceptance)
+    candidate = SimpleNamespace(pool=SimpleNamespace(name="web"))
+    outcome = SimpleNamespace(commands=()) if has_outcome else None
+    found = explain._explain_method(None, "method", candidate, outcome, {"web": "budget"})
+    assert (found.verdict, found.budget) == (explain.MethodVerdict.DECLINED, "budget")

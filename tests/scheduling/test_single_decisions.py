@@ -13,6 +13,7 @@ from karpenter_core.api.prices import Price
 from karpenter_core.scheduling import commitments, pod_selectors
 from karpenter_core.scheduling.commitment_bill import CommitmentBill
 from karpenter_core.scheduling.compiled import reservations
+from karpenter_core.scheduling.compiled.catalogue import _index
 from karpenter_core.scheduling.compiled.claim_restrictions import _opposite
 from karpenter_core.scheduling.devices import pools, selectors
 from karpenter_core.scheduling.devices.constraints import MatchedAttribute
@@ -23,6 +24,7 @@ from karpenter_core.scheduling.placement.open_nodes import NO_ROW
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.whatif import what_if_question
 from karpenter_core.scheduling.whatif.base_state import BaseState, _subtract
+from karpenter_core.scheduling.whatif.first_fit import FirstFitPlacement
 from karpenter_core.scheduling.whatif.what_if import WhatIf
 from karpenter_core.scheduling.whatif.what_if_question import WhatIfOutcome, WhatIfQuestion
 
@@ -311,3 +313,47 @@ def test_a_bloated_state_is_compiled_anew():
         WhatIf.renew(SimpleNamespace(_compiled=None, _options=options), None, {}, options) is False
     )
     assert WhatIf.renew(SimpleNamespace(_compiled=1, _options=options), None, {}, object()) is False
+
+
+@pytest.mark.parametrize(
+    ("opens", "has_filter", "axis", "in_play", "can"),
+    [
+        (True, False, 1, True, True),
+        (False, False, 1, True, False),
+        (True, True, 1, True, False),
+        (True, False, 2, True, False),
+        (True, True, 2, False, True),
+    ],
+)
+def test_claims_are_opened_where_they_count_in_their_own_domain(
+    opens, has_filter, axis, in_play, can
+):
+    groups = [
+        SimpleNamespace(is_host=True, node_filter="f"),
+        SimpleNamespace(is_host=False, node_filter="f" if has_filter else None),
+    ]
+    placement = SimpleNamespace(
+        _base=SimpleNamespace(can_open=lambda *_: opens, axis_of=lambda _group: axis),
+        _is_in_play=lambda _group: in_play,
+    )
+    plan = SimpleNamespace(number=0, counted=groups)
+    assert FirstFitPlacement._can_open(placement, plan, 1, 0) is can
+
+
+def test_types_are_indexed_by_what_they_say_of_a_label():
+    def of(*requirements):
+        return SimpleNamespace(requirements=Requirements(requirements))
+
+    types = [
+        of(Requirement.of("gpu", "In", ["a"])),
+        of(Requirement.of("gpu", "DoesNotExist", [])),
+        of(Requirement.of("gpu", "NotIn", ["b"])),
+        of(),
+        of(Requirement.of("gpu", "In", ["a", "b"])),
+        of(Requirement.of("gpu", "DoesNotExist", [])),
+    ]
+    defined, values, absent, others = _index(types)
+    assert defined == {"gpu": 0b110111}
+    assert values == {"gpu": {"a": 0b010001, "b": 0b010000}}
+    assert absent == {"gpu": 0b100010}
+    assert [bits for _, bits in others["gpu"]] == [0b000100]

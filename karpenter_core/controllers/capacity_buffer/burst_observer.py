@@ -92,9 +92,10 @@ class BurstObserver:
                 buffer, f"{SIZE_FROM_BURSTS} has no effect: the pod template has no labels"
             )
         known = self._histories.get(buffer.key)
-        is_known = known is not None and known[0] == buffer.uid
-        before = known[1] if known is not None and is_known else stored
-        pods = self._recent_pods(snapshot) if is_known else snapshot.pods.values()
+        if known is None or known[0] != buffer.uid:
+            before, pods = stored, snapshot.pods.values()
+        else:
+            before, pods = known[1], self._recent_pods(snapshot)
         arrivals = [
             pod.created
             for pod in pods
