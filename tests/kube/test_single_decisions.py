@@ -20,7 +20,7 @@ from karpenter_core.kube import held_objects, listing, login
 from karpenter_core.kube.api import _continue_token
 from karpenter_core.kube.api_errors import _LONGEST_RETRY_SECONDS, _RETRY_DIGITS, _retry_after
 from karpenter_core.kube.client import HttpTransport
-from karpenter_core.kube.events import EventRecorder
+from karpenter_core.kube.events import RATE_LIMITS, EventRecorder
 from karpenter_core.kube.exec_plugin import _RENEW_BEFORE, ExecPlugin
 from karpenter_core.kube.held_objects import HeldObjects
 from karpenter_core.kube.kubeconfig import _read_exec
@@ -396,3 +396,8 @@ def test_an_object_that_json_does_not_know_is_refused():
     }
     with pytest.raises(BadInputError, match='Pod "web"'):
         view_from_manifest(manifest)
+
+
+def test_events_of_one_kind_share_a_limit():
+    """As in docs/reference/metrics.md: a large change of conditions does not fill the API server."""
+    assert RATE_LIMITS == {"nominated": (5.0, 10), "conditions": (5.0, 20)}

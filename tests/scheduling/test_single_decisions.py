@@ -22,10 +22,10 @@ from karpenter_core.scheduling.packing.whole_pods import _BoundSearch
 from karpenter_core.scheduling.placement.counted_claims import _price
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
 from karpenter_core.scheduling.requirements import Requirement, Requirements
-from karpenter_core.scheduling.whatif import what_if_question
+from karpenter_core.scheduling.whatif import solver_run, what_if_question
 from karpenter_core.scheduling.whatif.base_state import BaseState, _subtract
 from karpenter_core.scheduling.whatif.first_fit import FirstFitPlacement
-from karpenter_core.scheduling.whatif.what_if import WhatIf
+from karpenter_core.scheduling.whatif.what_if import WhatIf, _KeptRefusals
 from karpenter_core.scheduling.whatif.what_if_question import WhatIfOutcome, WhatIfQuestion
 
 
@@ -357,3 +357,61 @@ def test_types_are_indexed_by_what_they_say_of_a_label():
     assert values == {"gpu": {"a": 0b010001, "b": 0b010000}}
     assert absent == {"gpu": 0b100010}
     assert [bits for _, bits in others["gpu"]] == [0b000100]
+
+
+AFFINE = SimpleNamespace(kind="affinity", is_host=False, index=0)
+"""A group that counts pods in cells 1 and 2, or may turn out to."""
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "is_terminating", "cells", "possible", "counted"),
+    [
+        (False, False, (1,), (), ({1: 5}, {2: 4})),
+        (False, False, (), (2,), ({1: 4}, {2: 5})),
+        (False, False, (), (3,), ({1: 4}, {2: 4, 3: 1})),
+        (True, False, (1,), (2,), ({1: 4}, {2: 4})),
+        (False, True, (1,), (2,), ({1: 4}, {2: 4})),
+        (False, False, None, (2,), ({1: 4}, {2: 4})),
+    ],
+)
+def test_a_pod_counts_where_it_is_and_where_it_may_turn_out_to_be(
+    is_terminal, is_terminating, cells, possible, counted
+):
+    base = SimpleNamespace(
+        cells_of=lambda _group, _signature: cells,
+        possible_cells_of=lambda _group, _signature: possible,
+    )
+    effects = SimpleNamespace(host={}, cells={1: 4}, possible_counts={2: 4})
+    pod = SimpleNamespace(is_terminal=is_terminal, is_terminating=is_terminating)
+    BaseState._add(base, effects, [AFFINE], pod, 0)
+    assert (effects.cells, effects.possible_counts) == counted
+
+
+@pytest.mark.parametrize(
+    ("of_base", "more", "counts"),
+    [
+        ({}, {}, {}),
+        ({1: 2}, {}, {(0, 0): [0, 2]}),
+        ({}, {1: 2}, {(0, 0): [0, 2]}),
+        ({0: 1}, {1: 2}, {(0, 0): [1, 2]}),
+        ({1: 2}, {1: -2}, {}),
+    ],
+)
+def test_pods_that_may_turn_out_to_be_somewhere_are_added_up(monkeypatch, of_base, more, counts):
+    monkeypatch.setattr(solver_run, "_by_axis", lambda _base, found: [found.reshape(1, 2)])
+    found = solver_run._possible_counts(
+        SimpleNamespace(possible_counts=of_base, made=[True, True]),
+        SimpleNamespace(possible_counts=more),
+    )
+    assert {key: line.tolist() for key, line in found.items()} == counts
+
+
+def test_a_refusal_is_kept_as_long_as_it_is_repeated():
+    kept = _KeptRefusals()
+    kept.keep("a", WhatIfOutcome.TOO_DEAR)
+    kept.keep("b", WhatIfOutcome.TOO_DEAR)
+    for _ in range(3):
+        kept.renew()
+        assert kept.repeated("a") is WhatIfOutcome.TOO_DEAR
+    assert kept.repeated("b") is None
+    assert kept.repeated("c") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -11,9 +12,11 @@ from karpenter_core.api.prices import Price
 from karpenter_core.api.provisioning_request import ATOMIC_SCALE_UP, CHECK_CAPACITY
 from karpenter_core.api.quantities import LARGEST_AMOUNT
 from karpenter_core.state import device_inventory, node_pool_usage, paused_pods
+from karpenter_core.state import ledger as ledgers
 from karpenter_core.state.bookings import ATTEMPT_CLAIMS_DETAIL, is_launching
 from karpenter_core.state.builder import _is_stale
 from karpenter_core.state.device_inventory import _possible_devices, _served_daemons
+from karpenter_core.state.ledger import LAUNCH_RATE_PERIOD
 from karpenter_core.state.node_pool_usage import (
     PoolStatusSums,
     _count_alike,
@@ -21,6 +24,7 @@ from karpenter_core.state.node_pool_usage import (
 )
 from karpenter_core.state.paused_pods import is_trial_of_paused
 from karpenter_core.state.state_nodes import is_instance_terminating
+from karpenter_core.testing.builders import EPOCH
 
 
 def attempt(
@@ -196,3 +200,24 @@ def test_nodes_count_alike_with_the_same_pool_and_capacity(monkeypatch, field, v
 
 def test_no_instance_of_a_claim_that_is_not_there_is_terminating():
     assert not is_instance_terminating(None)
+
+
+@pytest.mark.parametrize(
+    ("created", "known", "is_noted"),
+    [
+        (EPOCH, (), True),
+        (EPOCH, ("uid-web",), False),
+        (EPOCH - LAUNCH_RATE_PERIOD, (), False),
+        (EPOCH - LAUNCH_RATE_PERIOD + timedelta(seconds=1), (), True),
+        (None, (), False),
+    ],
+)
+def test_a_claim_counts_once_for_the_rate_of_launches(created, known, is_noted):
+    """Only what is new changes the state."""
+    noted = {}
+    recent = type("Table", (dict,), {"put": noted.__setitem__})(dict.fromkeys(known))
+    claim = SimpleNamespace(uid="uid-web", metadata=SimpleNamespace(labels={NODE_POOL: "p"}))
+    ledger = SimpleNamespace(_now=EPOCH, _recent_claims=recent)
+    owner = next(found for found in vars(ledgers).values() if hasattr(found, "_note_recent"))
+    assert owner._note_recent(ledger, claim, created) is is_noted
+    assert list(noted) == (["uid-web"] if is_noted else [])

@@ -78,7 +78,7 @@ def read_relaxation_steps(
     *,
     aliases: Mapping[str, str],
     respect_preferences: bool,
-    softens_taints: bool = False,
+    softens_taints: bool,
 ) -> tuple[RelaxationStep, ...]:
     """Return the relaxation steps of a pod, without those that no node could ever meet.
 
@@ -133,7 +133,9 @@ def node_alternatives(shape: PodShape, *, aliases: Mapping[str, str]) -> tuple[R
     Raises:
         BadInputError: required expressions cannot be read, or exclude each other.
     """
-    steps = read_relaxation_steps(shape, aliases=aliases, respect_preferences=False)
+    steps = read_relaxation_steps(
+        shape, aliases=aliases, respect_preferences=False, softens_taints=False
+    )
     return tuple(dict.fromkeys(step.strict for step in steps))
 
 

@@ -270,8 +270,6 @@ class RegionPrices:
     def restore(self, disk: DiskCache, *, now: datetime) -> None:
         """Begin with what an earlier process read; what is damaged is as if it were not there."""
         value: object = disk.read(now=now, max_age=ON_DEMAND_LIFE)
-        if value is None:
-            return
         try:
             kept = msgspec.convert(value, _PriceTables)
         except (msgspec.ValidationError, TypeError):

@@ -13,6 +13,7 @@ from karpenter_provider_alibabacloud.catalogue.capacity import ephemeral_storage
 from karpenter_provider_alibabacloud.catalogue.instance_types import InstanceTypeCatalogue
 from karpenter_provider_alibabacloud.catalogue.resolution import TypeResolver
 from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass, classify
+from karpenter_provider_alibabacloud.conversion.scaling_groups import _spot_percentage
 from karpenter_provider_alibabacloud.instance_terminator import _DeletionCalls
 from karpenter_provider_alibabacloud.launch.ecs_cloud import _is_about_images
 from karpenter_provider_alibabacloud.launch.plans import LaunchContext
@@ -273,3 +274,18 @@ def test_memory_is_learned_of_a_known_type_and_class(vswitches, instance_type, i
     node = SimpleNamespace(labels={INSTANCE_TYPE: instance_type}, capacity={})
     StartedProvider._learn_memory(provider, claim, node)
     assert learned == ([0] if is_learned else [])
+
+
+@pytest.mark.parametrize(
+    ("group", "configuration", "percentage"),
+    [
+        ({"OnDemandPercentageAboveBaseCapacity": 30}, {"SpotStrategy": "NoSpot"}, 70),
+        ({"OnDemandPercentageAboveBaseCapacity": 0}, {}, 100),
+        ({}, {"SpotStrategy": "SpotAsPriceGo"}, 100),
+        ({}, {"SpotStrategy": "NoSpot"}, 0),
+        ({}, {}, 0),
+        ({}, {"SpotStrategy": ""}, 0),
+    ],
+)
+def test_a_group_buys_spot_by_its_share_or_its_strategy(group, configuration, percentage):
+    assert _spot_percentage(group, configuration) == percentage

@@ -16,6 +16,7 @@ from karpenter_provider_aws.catalogue.current_types import CurrentInstanceTypes
 from karpenter_provider_aws.catalogue.offerings import reserved_offerings
 from karpenter_provider_aws.cluster import ClusterReader
 from karpenter_provider_aws.codes import is_out_of_addresses, is_unfulfillable
+from karpenter_provider_aws.conversion import node_templates
 from karpenter_provider_aws.interruption.directory import InstanceDirectory
 from karpenter_provider_aws.launch.answers import _used_up_quotas
 from karpenter_provider_aws.launch.fleet_cloud import _call_failure
@@ -267,3 +268,63 @@ def test_a_reservation_costs_next_to_nothing(price, amount):
     assert offering.price.currency == "USD"
     assert offering.price.amount == pytest.approx(amount)
     assert offering.available
+
+
+class Moves:
+    """A draft that notes what becomes of fields."""
+
+    def __init__(self, **fields):
+        self.fields = fields
+        self.done = []
+
+    def get(self, path):
+        return self.fields.get(path.rpartition(".")[2])
+
+    def move(self, path, to, *, value="same", reason="", into=None):
+        del reason, into
+        self.done.append(("move", path.rpartition(".")[2], to, value))
+
+    def add(self, path, value, reason):
+        del reason
+        self.done.append(("add", path, value))
+
+    def leave_out(self, path, reason):
+        del reason
+        self.done.append(("leave out", path.rpartition(".")[2]))
+
+    def warn(self, message):
+        self.done.append(("warn", "no alias" in message))
+
+
+TERMS = [{"tags": {"team": "web"}}]
+SELECTED = ("move", "amiSelector", "spec.amiSelectorTerms", TERMS)
+KEPT = ("move", "amiFamily", "spec.amiFamily", "same")
+
+
+@pytest.mark.parametrize(
+    ("fields", "done"),
+    [
+        ({"amiSelector": {"team": "web"}}, [SELECTED, ("add", "spec.amiFamily", "AL2"), KEPT]),
+        (
+            {"amiSelector": {"team": "web"}, "amiFamily": "Ubuntu"},
+            [SELECTED, ("move", "amiFamily", "spec.amiFamily", "AL2"), KEPT],
+        ),
+        ({"amiSelector": {"team": "web"}, "amiFamily": "Bottlerocket"}, [SELECTED, KEPT]),
+        ({"amiFamily": "Ubuntu"}, [("leave out", "amiFamily"), ("warn", True)]),
+        (
+            {"amiFamily": "AL2"},
+            [("move", "amiFamily", "spec.amiSelectorTerms", [{"alias": "al2@latest"}])],
+        ),
+        (
+            {},
+            [
+                ("add", "spec.amiSelectorTerms", [{"alias": "al2@latest"}]),
+                ("move", "amiFamily", "spec.amiSelectorTerms", [{"alias": "al2@latest"}]),
+            ],
+        ),
+    ],
+)
+def test_images_of_a_template_are_selected_or_have_an_alias(fields, done):
+    draft = Moves(**fields)
+    node_templates._convert_images(draft, "spec", draft)
+    assert draft.done == done

@@ -452,3 +452,21 @@ def test_a_script_is_of_the_size_and_place_of_its_machine(
     with nullcontext() if is_found else pytest.raises(CloudProviderError):
         target = CustomScripts._target(scripts, vm, claim)
         assert (target.size, target.zone, target.requirements) == ("size", "a", "r")
+
+
+def test_a_script_needs_the_node_class_of_its_claim():
+    scripts = SimpleNamespace(_node_class_of=lambda _claim: None)
+    with pytest.raises(CloudProviderError, match='AKSNodeClass of NodeClaim "claim"'):
+        CustomScripts._target(scripts, None, SimpleNamespace(name="claim"))
+
+
+def test_each_field_of_a_description_is_used_or_left_out():
+    used, left = [], []
+    draft = SimpleNamespace(
+        source={"name": "web", "osSku": "Ubuntu", "id": "/x"},
+        use=lambda field, _reason: used.append(field),
+        leave_out=lambda field, _reason: left.append(field),
+    )
+    agent_pools._leave_out_all(draft, used=("name", "osSku"))
+    assert used == ["name", "osSku"]
+    assert "id" in left
