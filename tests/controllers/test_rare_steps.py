@@ -13,10 +13,20 @@ from karpenter_core.controllers.capacity_buffer.controller import CapacityBuffer
 from karpenter_core.controllers.disruption.controller import DisruptionController
 from karpenter_core.controllers.interruption import controller as interruption
 from karpenter_core.controllers.interruption.controller import _add_new, _remember_first
+from karpenter_core.controllers.node.health import NodeHealthController
 from karpenter_core.controllers.node.surge_moves import SurgeMoves
+from karpenter_core.controllers.nodeclaim import termination as terminator
+from karpenter_core.controllers.nodeclass import controller as node_classes
+from karpenter_core.controllers.nodeclass.controller import (
+    IN_USE_RETRY_SECONDS,
+    NodeClassController,
+)
+from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
 from karpenter_core.controllers.provisioning.provisioner import Provisioner
-from karpenter_core.errors import ConflictError, NotFoundError
+from karpenter_core.controllers.reconciling.reconciler import ReconcileResult
+from karpenter_core.errors import ApiError, ConflictError, NotFoundError
 from karpenter_core.kube.api import KubeApi
+from karpenter_core.kube.events import EventRecorder
 from karpenter_core.kube.informers import Informers
 from karpenter_core.kube.login import Login
 from karpenter_core.kube.transport import ApiRequest
@@ -157,3 +167,133 @@ async def test_a_buffer_whose_pods_cannot_be_read_is_tried_again(
     )
     result = await CapacityBufferController.reconcile(controller, "default/web")
     assert result.back_off is backs_off
+
+
+@pytest.mark.parametrize(
+    ("has_finalizer", "users", "is_finalized", "seconds"),
+    [
+        (False, (), False, None),
+        (True, ("web",), False, IN_USE_RETRY_SECONDS),
+        (True, (), True, None),
+    ],
+)
+async def test_a_node_class_is_let_go_after_its_claims(
+    monkeypatch, has_finalizer, users, is_finalized, seconds
+):
+    monkeypatch.setattr(node_classes, "termination_finalizer", lambda _class: "ours")
+    monkeypatch.setattr(node_classes, "_claims_using", lambda _snapshot, _key: users)
+    monkeypatch.setattr(node_classes, "_waiting_for", lambda _class, _users: "notice")
+    done = []
+
+    async def finalize(_node_class):
+        done.append("provider")
+
+    async def patch(_node_class, body):
+        done.append(body["metadata"]["finalizers"])
+
+    controller = SimpleNamespace(
+        _cluster_state=SimpleNamespace(snapshot=lambda: None),
+        _log=SimpleNamespace(info=lambda *_, **__: None),
+        _writer=SimpleNamespace(publish=done.append),
+        _providers=SimpleNamespace(finalize_node_class=finalize),
+        _patch=patch,
+    )
+    finalizers = ("other", "ours") if has_finalizer else ("other",)
+    node_class = SimpleNamespace(name="n", metadata=SimpleNamespace(finalizers=finalizers))
+    result = await NodeClassController._finalize(controller, "key", node_class)
+    assert result.requeue_after == seconds
+    assert done == (["provider", ["other"]] if is_finalized else ["notice"] if users else [])
+
+
+@pytest.mark.parametrize(
+    ("is_without", "provider_id", "is_stale", "done"),
+    [
+        (True, "", False, ["finish"]),
+        (False, "", False, ["finish"]),
+        (False, "kwok://web", False, ["write", "terminate"]),
+        (False, "kwok://web", True, []),
+    ],
+)
+async def test_a_claim_without_an_instance_is_finished_once_none_is_found(
+    monkeypatch, is_without, provider_id, is_stale, done
+):
+    monkeypatch.setattr(terminator, "with_instance", lambda claim, _id: claim)
+    seen = []
+
+    async def find(_claim):
+        return provider_id
+
+    async def write(claim, _changed):
+        seen.append("write")
+        return claim
+
+    async def terminate(_claim):
+        seen.append("terminate")
+
+    async def finish(_claim):
+        seen.append("finish")
+
+    owner = SimpleNamespace(
+        _launcher=SimpleNamespace(is_without_instance=lambda _uid: is_without),
+        _lookup=SimpleNamespace(provider_id=find),
+        _is_state_stale=lambda _claim: is_stale,
+        _writer=SimpleNamespace(write_claim=write),
+        terminate=terminate,
+        _finish=finish,
+    )
+    await terminator.ClaimTerminator._finish_without_instance(owner, SimpleNamespace(uid="u"))
+    assert seen == done
+
+
+async def test_a_claim_of_a_pool_that_is_gone_is_not_created():
+    failed = []
+    creator = SimpleNamespace(
+        _cluster_state=SimpleNamespace(snapshot=lambda: SimpleNamespace(node_pools={})),
+        _report_failed=lambda _planned, why: failed.append(why),
+    )
+    planned = SimpleNamespace(pool="web")
+    created = await ClaimCreator._create_one(
+        creator, planned, decision_ref=None, reason="", annotations={}, slot=""
+    )
+    assert created is None
+    assert len(failed) == 1
+
+
+async def test_a_foreign_claim_is_not_repaired():
+    claim = SimpleNamespace(spec=SimpleNamespace(node_class_ref="foreign"))
+    for claims in ((), (claim,), (claim, claim)):
+        snapshot = SimpleNamespace(
+            nodes={"n": "node"},
+            claims_of=lambda _node, claims=claims: claims,
+            manages=lambda _ref: False,
+        )
+        controller = SimpleNamespace(_cluster_state=SimpleNamespace(snapshot=lambda s=snapshot: s))
+        for name in ("n", "gone"):
+            assert await NodeHealthController.reconcile(controller, name) == ReconcileResult()
+
+
+@pytest.mark.parametrize(("error", "reason"), [("api", "500"), ("other", "failed"), (None, None)])
+async def test_an_event_that_cannot_be_posted_is_dropped(error, reason):
+    dropped, ended = [], []
+
+    class Queue:
+        async def get(self):
+            if ended:
+                raise asyncio.CancelledError
+            return SimpleNamespace(notice="notice")
+
+        def task_done(self):
+            ended.append(1)
+
+    async def post(_entry):
+        if error == "api":
+            raise ApiError("no", status=500, reason="r")
+        if error == "other":
+            raise ValueError("bug")
+
+    recorder = SimpleNamespace(
+        _queue=Queue(), _post=post, _drop=lambda why, _notice, _error: dropped.append(why)
+    )
+    with pytest.raises(asyncio.CancelledError):
+        await EventRecorder._work(recorder)
+    assert (dropped, ended) == ([] if reason is None else [reason], [1])

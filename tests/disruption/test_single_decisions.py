@@ -12,8 +12,10 @@ from karpenter_core.api.records import Taint
 from karpenter_core.disruption import (
     buffer_room,
     committed_moves,
+    consolidation,
     explain,
     pricing,
+    return_to_preferred,
     revalidation,
     single_node,
 )
@@ -25,6 +27,7 @@ from karpenter_core.disruption.expendable_moves import ExpendableMoves
 from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.disruption.revalidation import _reduced_command_steps
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
+from karpenter_core.scheduling.whatif.what_if_question import WhatIfOutcome
 
 
 def move(count, *, replacements=1, savings=1.0):
@@ -256,3 +259,121 @@ def test_a_method_that_did_not_run_declines_a_node(monkeypatch, accepted, has_ou
     outcome = SimpleNamespace(commands=()) if has_outcome else None
     found = explain._explain_method(None, "method", candidate, outcome, {"web": "budget"})
     assert (found.verdict, found.budget) == (explain.MethodVerdict.DECLINED, "budget")
+
+
+@pytest.mark.parametrize(
+    ("only_spot", "offered", "cheaper", "bought"),
+    [
+        (False, {"spot", "on-demand"}, {"spot"}, ("spot", 1)),
+        (False, {"spot", "on-demand"}, set(), ("on-demand", 0)),
+        (False, {"spot", "on-demand"}, {"on-demand"}, ("on-demand", 1)),
+        (False, {"spot"}, set(), ("spot", 0)),
+        (False, {"on-demand"}, {"any"}, ("any", 1)),
+        (True, {"spot", "on-demand"}, {"on-demand"}, ("spot", 0)),
+        (True, {"on-demand"}, {"spot"}, ("spot", 1)),
+        (False, {"spot", "reserved"}, {"any"}, ("any", 1)),
+    ],
+)
+def test_spot_is_bought_where_it_is_cheaper(monkeypatch, only_spot, offered, cheaper, bought):
+    monkeypatch.setattr(pricing, "_requirements", lambda _planned: Offered(offered))
+    monkeypatch.setattr(pricing, "_with_capacity_type", lambda _requirements, kind: kind)
+
+    def kind_of(requirements):
+        return requirements if isinstance(requirements, str) else "any"
+
+    prices = SimpleNamespace(
+        types_of=lambda _planned: (),
+        _cheaper=lambda _types, found, _below: ("t",) if kind_of(found) in cheaper else (),
+        _replacement=lambda _planned, types, found: (kind_of(found), len(types)),
+    )
+    found = NodePrices.limited_by_price(prices, None, below_price=1.0, only_spot=only_spot)
+    assert found == bought
+
+
+class Offered:
+    """Requirements that allow some capacity types."""
+
+    def __init__(self, kinds):
+        self.kinds = kinds
+
+    def get(self, _key):
+        return SimpleNamespace(has=lambda kind: kind in self.kinds)
+
+
+def sold(capacity_type, pool="web"):
+    return SimpleNamespace(pool=pool, cheapest=SimpleNamespace(capacity_type=capacity_type))
+
+
+@pytest.mark.parametrize(
+    ("weight", "theirs", "planned", "mine", "outcome"),
+    [
+        (2, 1, sold("on-demand"), "on-demand", "planned"),
+        (1, 2, sold("reserved"), "on-demand", None),
+        (1, 1, sold("on-demand"), "on-demand", None),
+        (1, 1, sold("reserved"), "on-demand", "planned"),
+        (1, 1, sold("spot"), "on-demand", "spot"),
+        (1, 1, sold("on-demand"), "spot", None),
+        (None, 1, sold("reserved", pool="gone"), "on-demand", None),
+    ],
+)
+def test_a_node_returns_to_a_heavier_pool_or_a_cheaper_kind(weight, theirs, planned, mine, outcome):
+    pools = {} if weight is None else {"web": SimpleNamespace(spec=SimpleNamespace(weight=weight))}
+    disruption_pass = SimpleNamespace(
+        snapshot=SimpleNamespace(node_pools=pools),
+        prices=SimpleNamespace(limited_by_price=lambda _planned, below_price, only_spot: "spot"),
+    )
+    candidate = SimpleNamespace(
+        pool=SimpleNamespace(spec=SimpleNamespace(weight=theirs)), capacity_type=mine
+    )
+    found = return_to_preferred._preferred_replacement(disruption_pass, candidate, planned)
+    assert found == (planned if outcome == "planned" else outcome)
+
+
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        ("", ""),
+        ("left", "Unplaced"),
+        ("many", "without creating more than 1"),
+        ("unrated", "Can't compare prices: JPY"),
+        ("dear", "cheaper"),
+        ("little", "Can't save enough"),
+        ("unready", "Not ready"),
+        ("crowding", "2 expendable pod(s)"),
+        ("lost", "room of 3 pod(s)"),
+    ],
+)
+def test_a_move_is_refused_for_one_reason(monkeypatch, problem, text):
+    outcomes = {
+        "left": WhatIfOutcome.LEFT, "many": WhatIfOutcome.TOO_MANY, "dear": WhatIfOutcome.TOO_DEAR,
+    }  # fmt: skip
+    outcome = outcomes.get(problem, WhatIfOutcome.FITS)
+    verdict = SimpleNamespace(outcome=outcome, claims=("c",), fits=outcome is WhatIfOutcome.FITS)
+    least = 9.0 if problem == "little" else 0.5
+    monkeypatch.setattr(
+        consolidation,
+        "price_limits",
+        lambda *_: consolidation.PriceLimits(1.0, least, 0.5),
+    )
+    monkeypatch.setattr(consolidation, "unplaced_pods_message", lambda _verdict: "unplaced pods")
+    monkeypatch.setattr(consolidation, "_replacements", lambda *_: ())
+    monkeypatch.setattr(consolidation, "DisruptionMove", lambda **fields: fields)
+    disruption_pass = SimpleNamespace(
+        simulation=SimpleNamespace(
+            evaluate=lambda *_, **__: verdict,
+            unready_destination=lambda _verdict: "not ready" if problem == "unready" else "",
+        ),
+        prices=SimpleNamespace(
+            currency="USD",
+            missing_rates_message=lambda _found: "JPY" if problem == "unrated" else "",
+        ),
+        expendable_moves=SimpleNamespace(
+            taking_buffer_room=lambda *_: 2 if problem == "crowding" else 0
+        ),
+        buffer_room=SimpleNamespace(lost_by=lambda _verdict: 3 if problem == "lost" else 0),
+    )
+    found = consolidation.evaluate_move(disruption_pass, ())
+    if problem:
+        assert text.lower() in found.message.lower()
+    else:
+        assert found["savings_per_hour"] == 1.0

@@ -23,7 +23,7 @@ from karpenter_core.kube.client import HttpTransport
 from karpenter_core.kube.events import RATE_LIMITS, EventRecorder
 from karpenter_core.kube.exec_plugin import _RENEW_BEFORE, ExecPlugin
 from karpenter_core.kube.held_objects import HeldObjects
-from karpenter_core.kube.kubeconfig import _read_exec
+from karpenter_core.kube.kubeconfig import _read_document, _read_exec
 from karpenter_core.kube.lease import ElectionTimes, LeaseElector
 from karpenter_core.kube.listing import has_passed_over
 from karpenter_core.kube.login import _RENEW_AFTER_REFUSAL_SECONDS
@@ -31,6 +31,7 @@ from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.kube.proxies import checked_proxy
 from karpenter_core.kube.resources import PODS
 from karpenter_core.kube.wire.autoscalers import _boost
+from karpenter_core.kube.wire.devices import _unsupported_claim
 from karpenter_core.kube.wire.kind_codec import _bookmark, _watch_error
 from karpenter_core.kube.wire.requests import _effective
 from karpenter_core.kube.wire.rollouts import _rolling_limits
@@ -172,6 +173,9 @@ def test_a_token_is_read_again_some_seconds_after_the_last_time(age, is_expired)
         ("http://proxy:3128", "http://proxy:3128"),
         ("proxy", "http://proxy"),
         ("//proxy:3128", None),
+        ("http://proxy:port", None),
+        ("http://:3128", None),
+        ("ftp://proxy", None),
     ],
 )
 def test_a_proxy_without_a_scheme_speaks_http(text, shown):
@@ -401,3 +405,54 @@ def test_an_object_that_json_does_not_know_is_refused():
 def test_events_of_one_kind_share_a_limit():
     """As in docs/reference/metrics.md: a large change of conditions does not fill the API server."""
     assert RATE_LIMITS == {"nominated": (5.0, 10), "conditions": (5.0, 20)}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"\xff\xfe", "is not UTF-8 text"),
+        (b"a: [", "kubeconfig"),
+        (b"[" * 5000, "nested too deeply"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_read_says_why(tmp_path, content, text):
+    path = tmp_path / "config"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match=text):
+        _read_document(str(path))
+
+
+def raw_request(**fields):
+    return SimpleNamespace(name="gpu", **{"exactly": None, "first_available": None, **fields})
+
+
+ALL = SimpleNamespace(allocation_mode="All")
+FEW = SimpleNamespace(allocation_mode="Some")
+MATCH = SimpleNamespace(distinct_attribute=None, match_attribute="a")
+
+
+@pytest.mark.parametrize(
+    ("request_", "constraint", "text"),
+    [
+        (raw_request(exactly=ALL), MATCH, ""),
+        (raw_request(first_available=[ALL]), MATCH, ""),
+        (raw_request(), MATCH, "neither exactly nor firstAvailable"),
+        (raw_request(exactly=ALL, first_available=[ALL]), MATCH, "neither exactly"),
+        (raw_request(exactly=FEW), MATCH, 'allocationMode "Some"'),
+        (raw_request(first_available=[ALL, FEW]), MATCH, 'allocationMode "Some"'),
+        (
+            raw_request(exactly=ALL),
+            SimpleNamespace(distinct_attribute="a", match_attribute=None),
+            "distinctAttribute",
+        ),
+        (
+            raw_request(exactly=ALL),
+            SimpleNamespace(distinct_attribute=None, match_attribute=None),
+            "without matchAttribute",
+        ),
+    ],
+)
+def test_a_claim_of_an_unknown_form_is_named(request_, constraint, text):
+    found = _unsupported_claim([request_], [MATCH, constraint])
+    assert text in found
+    assert bool(text) is bool(found)
