@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-pytest_plugins = ("tests.support.drawn_records", "tests.support.forked_workers")
+pytest_plugins = (
+    "tests.support.drawn_records",
+    "tests.support.forked_workers",
+    "tests.support.shared_clusters",
+)
 
 settings.register_profile(
     "drawn",

@@ -1,4 +1,7 @@
-"""Clusters for the end-to-end tests; each is started once and shared."""
+"""Clusters for the end-to-end tests; each is started once and shared.
+
+The real one is in `tests.support.shared_clusters`.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,15 @@ import pytest
 import pytest_asyncio
 
 from karpenter_core.testing.cluster import ClusterClient
-from tests.support.controlplane import BinariesMissingError
-from tests.support.local_clusters import EmbeddedLocalCluster, RealLocalCluster
-from tests.support.release import ChartRelease, account_of
+from tests.support.local_clusters import EmbeddedLocalCluster
+from tests.support.release import ChartRelease
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.support.local_clusters import LocalCluster
+    from tests.support.local_clusters import LocalCluster, RealLocalCluster
     from tests.support.release import ReleaseAccess
 
-NEWEST = "1.36"
-"""The minor that is tested when no other is asked for."""
-AUDITED = (account_of("karpenter"), account_of("karpenter-e2e", "karpenter-e2e"))
-"""The service accounts of charts: nothing may be refused to them."""
 LONGEST = (
     "test_demo_clouds.py",
     "test_crashes.py",
@@ -35,32 +33,10 @@ LONGEST = (
 """Modules whose tests take a minute and more: begun first, nobody waits for them in the end."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the choice of the real control plane's version."""
-    parser.addoption("--kubernetes", default=NEWEST, help="minor of the real control plane")
-
-
-@pytest.fixture(scope="session")
-def kubernetes(request: pytest.FixtureRequest) -> str:
-    """The minor of the real control plane."""
-    return str(request.config.getoption("--kubernetes", default=NEWEST))
-
-
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def embedded_local_cluster() -> AsyncIterator[LocalCluster]:
     """The embedded cluster, in a process of its own."""
     async with EmbeddedLocalCluster() as local_cluster:
-        yield local_cluster
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def real_local_cluster(kubernetes: str) -> AsyncIterator[RealLocalCluster]:
-    """A real control plane."""
-    try:
-        local_cluster = RealLocalCluster(kubernetes, audited_users=AUDITED)
-    except BinariesMissingError as error:
-        pytest.fail(str(error))
-    async with local_cluster:
         yield local_cluster
 
 

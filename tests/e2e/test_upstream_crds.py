@@ -63,7 +63,7 @@ pytestmark = [
 ]
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def cluster(kubernetes: str) -> AsyncIterator[RealLocalCluster]:
     """A real control plane of its own: others have our CRDs, of the same names."""
     try:

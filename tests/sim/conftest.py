@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
@@ -11,8 +12,23 @@ from karpenter_core.kube.client import connect
 from karpenter_core.sim.cluster import EmbeddedCluster
 from karpenter_core.sim.kubelets import KubeletTimes
 from karpenter_core.sim.virtual_time import LoopClock
-from tests.sim.api_client import DEFINITIONS, WIDGET_DEFINITION, WIDGETS, Api
-from tests.support.controlplane import BinariesMissingError, ControlPlane, find_binaries
+from tests.sim.api_client import (
+    BUDGETS,
+    DEFINITIONS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    WIDGET_DEFINITION,
+    WIDGETS,
+    Api,
+)
+
+if TYPE_CHECKING:
+    from tests.support.local_clusters import RealLocalCluster
+
+WIDGET_NAME = f"{DEFINITIONS}/{WIDGET_DEFINITION['metadata']['name']}"
+LEFT = (WIDGETS, REPLICA_SETS, BUDGETS, PODS, NODES)
+"""What tests leave behind, owners first."""
 
 FAST = KubeletTimes(node_boot_seconds=0.01, pod_start_seconds=0.01, pod_stop_seconds=0.3)
 
@@ -23,6 +39,18 @@ async def _install(api: Api) -> Api:
         while (await api.send("GET", WIDGETS)).status != 200:  # noqa: ASYNC110 - a real server
             await asyncio.sleep(0.05)
     return api
+
+
+async def _empty(api: Api) -> None:
+    """Remove the objects that the tests have left, and wait until they are gone."""
+    for path in LEFT:
+        await api.send("DELETE", path, gracePeriodSeconds="0", propagationPolicy="Background")
+    async with asyncio.timeout(60):
+        for path in LEFT:
+            while (found := await api.send("GET", path)).status == 200 and found.body["items"]:  # noqa: ASYNC110 - a real server
+                await asyncio.sleep(0.1)
+    await api.send("DELETE", WIDGET_NAME)
+    await api.until(WIDGET_NAME, lambda found: found is None)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -39,17 +67,14 @@ async def http_api():
         await transport.close()
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def real_api(request: pytest.FixtureRequest):
-    minor = str(request.config.getoption("--kubernetes", default="1.36"))
-    try:
-        plane = ControlPlane(find_binaries(minor))
-    except BinariesMissingError as error:
-        pytest.skip(str(error))
-    async with plane:
-        transport = await connect(kubeconfig=str(plane.kubeconfig), clock=LoopClock())
-        yield await _install(Api(transport))
-        await transport.close()
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def real_api(real_local_cluster: RealLocalCluster):
+    """The control plane of the end-to-end tests, which find it as empty as before."""
+    transport = await connect(kubeconfig=str(real_local_cluster.kubeconfig), clock=LoopClock())
+    api = await _install(Api(transport))
+    yield api
+    await _empty(api)
+    await transport.close()
 
 
 REAL = pytest.param("real", marks=[pytest.mark.e2e, pytest.mark.real])
