@@ -28,6 +28,7 @@ from tests.support.controlplane import find_binaries
 from tests.support.local_clusters import RealLocalCluster
 from tests.support.processes import ChildProcess, free_ports, wait_until
 from tests.support.runner import NODE_CLAIMS, NODE_POOLS, ScenarioWorld
+from tests.support.shared_clusters import PROCESS_CORES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -155,7 +156,7 @@ async def cluster(kubernetes: str) -> AsyncIterator[RealLocalCluster]:
     assert find_binaries(kubernetes)
     if not (KUEUE / "kueue").exists():
         pytest.fail(f"Kueue is not built: `python {ROOT}/tests/e2e/kueue/build_kueue.py` does it")
-    async with RealLocalCluster(kubernetes) as local_cluster:
+    async with RealLocalCluster(kubernetes, cores=PROCESS_CORES) as local_cluster:
         yield local_cluster
 
 

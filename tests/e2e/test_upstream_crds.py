@@ -35,6 +35,7 @@ from tests.support.controlplane import BinariesMissingError
 from tests.support.local_clusters import RealLocalCluster
 from tests.support.processes import wait_until
 from tests.support.runner import NODE_CLAIMS, NODE_OVERLAYS, NODE_POOLS, ScenarioWorld
+from tests.support.shared_clusters import PROCESS_CORES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,7 +68,7 @@ pytestmark = [
 async def cluster(kubernetes: str) -> AsyncIterator[RealLocalCluster]:
     """A real control plane of its own: others have our CRDs, of the same names."""
     try:
-        local_cluster = RealLocalCluster(kubernetes)
+        local_cluster = RealLocalCluster(kubernetes, cores=PROCESS_CORES)
     except BinariesMissingError as error:
         pytest.fail(str(error))
     async with local_cluster:

@@ -111,6 +111,7 @@ class ControlPlane:
 
     `kubeconfig` is the administrator's. `write_kubeconfig` makes others, so that the API server's
     audit log, which records every request of users named in `audited_users`, can distinguish them.
+    `cores` bounds the cores that each process uses at once; 0 stands for all.
     """
 
     __slots__ = (
@@ -118,6 +119,7 @@ class ControlPlane:
         "_audited_users",
         "_authority",
         "_binaries",
+        "_cores",
         "_folder",
         "_owns_folder",
         "api_server",
@@ -136,9 +138,11 @@ class ControlPlane:
         folder: Path | None = None,
         audited_users: Sequence[str] = (),
         admission_plugins: Sequence[str] = (),
+        cores: int = 0,
     ) -> None:
         """`admission_plugins` are those beside the API server's defaults."""
         self._binaries: Final = binaries
+        self._cores: Final = cores
         self._owns_folder: Final = folder is None
         self._folder: Final = folder or Path(tempfile.mkdtemp(prefix="controlplane-"))
         self._audited_users: Final = tuple(audited_users)
@@ -235,6 +239,8 @@ class ControlPlane:
 
     def _child(self, name: str, arguments: Sequence[str | Path]) -> ChildProcess:
         environment = {**os.environ, "GOGC": GARBAGE_PERCENT}
+        if self._cores:
+            environment["GOMAXPROCS"] = str(self._cores)
         log = self._folder / f"{name}.log"
         return ChildProcess(name, arguments, log=log, environment=environment)
 

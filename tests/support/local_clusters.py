@@ -118,10 +118,14 @@ class RealLocalCluster:
         *,
         audited_users: Sequence[str] = (),
         admission_plugins: Sequence[str] = (),
+        cores: int = 0,
     ) -> None:
         self.name: Final = f"kubernetes-{minor}"
         self.control_plane: Final = ControlPlane(
-            find_binaries(minor), audited_users=audited_users, admission_plugins=admission_plugins
+            find_binaries(minor),
+            audited_users=audited_users,
+            admission_plugins=admission_plugins,
+            cores=cores,
         )
 
     @property

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
     from tests.support.local_clusters import RealLocalCluster
 
-__all__ = ["NEWEST"]
+__all__ = ["NEWEST", "PROCESS_CORES"]
 
 NEWEST: Final = "1.36"
 """The minor that is tested when no other is asked for."""
+PROCESS_CORES: Final = 1
+"""Cores for each process of a control plane, of which several run at once: with two, the same stories take a
+sixth more CPU time, and an idle control plane a third more."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,7 +45,7 @@ async def real_local_cluster(kubernetes: str) -> AsyncIterator[RealLocalCluster]
     # The service accounts of charts: nothing may be refused to them.
     audited = (account_of("karpenter"), account_of("karpenter-e2e", "karpenter-e2e"))
     try:
-        local_cluster = RealLocalCluster(kubernetes, audited_users=audited)
+        local_cluster = RealLocalCluster(kubernetes, audited_users=audited, cores=PROCESS_CORES)
     except BinariesMissingError as error:
         pytest.fail(str(error))
     async with local_cluster:
