@@ -45,8 +45,10 @@ def sources(*folders: str) -> Iterator[Path]:
 def exports(tree: ast.Module) -> Iterator[str]:
     """Yield what `__all__` names: naming something there is no use of it."""
     for node in tree.body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and "__all__" in ast.unparse(node):
-            yield from (each.value for each in ast.walk(node) if isinstance(each, ast.Constant))
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(each, ast.Name) and each.id == "__all__" for each in targets):
+                yield from (each.value for each in ast.walk(node) if isinstance(each, ast.Constant))
 
 
 def definitions(tree: ast.Module) -> Iterator[str]:

@@ -87,7 +87,8 @@ def test_an_ignored_type_error_says_why():
     """An ignore without its reason, or without the rule it ignores, hides the next error too."""
     hits: list[str] = []
     for path in python_files():
-        for number, line in enumerate(path.read_text().splitlines(), start=1):
+        text = path.read_text()
+        for number, line in enumerate(text.splitlines() if "ignore" in text else (), start=1):
             match = IGNORED_TYPE.search(line)
             if match and not (match[2] and match["reason"].strip()):
                 hits.append(f"{path.relative_to(ROOT)}:{number}")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 WIDGET_NAME = f"{DEFINITIONS}/{WIDGET_DEFINITION['metadata']['name']}"
 LEFT = (WIDGETS, REPLICA_SETS, BUDGETS, PODS, NODES)
-"""What tests leave behind, owners first."""
+"""Lists of objects that tests leave behind, owners first."""
 
 FAST = KubeletTimes(node_boot_seconds=0.01, pod_start_seconds=0.01, pod_stop_seconds=0.3)
 

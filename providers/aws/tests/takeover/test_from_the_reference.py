@@ -120,7 +120,7 @@ def test_hashes_of_node_pools_are_equal_and_those_of_node_classes_get_a_new_vers
     async def story(state: ReferenceState) -> None:
         state.running("web-0")
 
-        await take_over(state)
+        await take_over(state, seconds=600)
 
         (claim,), (node_class,) = state.objects("NodeClaim"), state.objects("EC2NodeClass")
         ours, theirs = claim["metadata"]["annotations"], node_class["metadata"]["annotations"]
