@@ -24,6 +24,7 @@ from karpenter_core.disruption.candidate_memory import CandidateMemory
 from karpenter_core.disruption.committed_moves import _committed_move, evaluate_single_move
 from karpenter_core.disruption.consolidation import DisruptionMove
 from karpenter_core.disruption.expendable_moves import ExpendableMoves
+from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.disruption.revalidation import _reduced_command_steps
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
@@ -377,3 +378,10 @@ def test_a_move_is_refused_for_one_reason(monkeypatch, problem, text):
         assert text.lower() in found.message.lower()
     else:
         assert found["savings_per_hour"] == 1.0
+
+
+def test_a_method_that_found_nothing_was_not_held_back():
+    found = MethodPlan()
+    assert (found.constrained, found.is_cut_short) == (False, False)
+    assert (found.commands, found.notices, found.scores) == ((), (), ())
+    assert found.unexamined_pools == frozenset()

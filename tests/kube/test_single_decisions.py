@@ -16,7 +16,7 @@ from karpenter_core.errors import (
     SettingsError,
     TooManyRequestsError,
 )
-from karpenter_core.kube import held_objects, listing, login
+from karpenter_core.kube import held_objects, listing, login, resources
 from karpenter_core.kube.api import _continue_token
 from karpenter_core.kube.api_errors import _LONGEST_RETRY_SECONDS, _RETRY_DIGITS, _retry_after
 from karpenter_core.kube.client import HttpTransport
@@ -29,7 +29,7 @@ from karpenter_core.kube.listing import has_passed_over
 from karpenter_core.kube.login import _RENEW_AFTER_REFUSAL_SECONDS
 from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.kube.proxies import checked_proxy
-from karpenter_core.kube.resources import PODS
+from karpenter_core.kube.resources import PODS, ResourceKind
 from karpenter_core.kube.wire.autoscalers import _boost
 from karpenter_core.kube.wire.devices import _unsupported_claim
 from karpenter_core.kube.wire.kind_codec import _bookmark, _watch_error
@@ -456,3 +456,16 @@ def test_a_claim_of_an_unknown_form_is_named(request_, constraint, text):
     found = _unsupported_claim([request_], [MATCH, constraint])
     assert text in found
     assert bool(text) is bool(found)
+
+
+OF_THE_CLUSTER = {
+    "CSINode", "CustomResourceDefinition", "DeviceClass", "Namespace", "Node", "PersistentVolume",
+    "ResourceSlice", "StorageClass", "SubjectAccessReview", "TokenReview", "VolumeAttachment",
+}  # fmt: skip
+"""The kinds that are in no namespace, by the API reference of Kubernetes."""
+
+
+def test_kinds_are_in_a_namespace_or_of_the_cluster():
+    kinds = [found for found in vars(resources).values() if isinstance(found, ResourceKind)]
+    assert {kind.kind for kind in kinds if not kind.namespaced} == OF_THE_CLUSTER
+    assert len(kinds) == len({kind.plural for kind in kinds})

@@ -13,20 +13,25 @@ from karpenter_core.api.prices import Price
 from karpenter_core.scheduling import commitments, pod_selectors
 from karpenter_core.scheduling.commitment_bill import CommitmentBill
 from karpenter_core.scheduling.compiled import reservations
-from karpenter_core.scheduling.compiled.catalogue import _index
+from karpenter_core.scheduling.compiled.catalogue import CatalogueCache, _index
 from karpenter_core.scheduling.compiled.claim_restrictions import _opposite
+from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.devices import pools, selectors
 from karpenter_core.scheduling.devices.constraints import MatchedAttribute
 from karpenter_core.scheduling.offerings import count_min_values
 from karpenter_core.scheduling.packing.whole_pods import _BoundSearch
 from karpenter_core.scheduling.placement.counted_claims import _price
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
+from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.scheduling.whatif import solver_run, what_if_question
 from karpenter_core.scheduling.whatif.base_state import BaseState, _subtract
 from karpenter_core.scheduling.whatif.first_fit import FirstFitPlacement
 from karpenter_core.scheduling.whatif.what_if import WhatIf, _KeptRefusals
 from karpenter_core.scheduling.whatif.what_if_question import WhatIfOutcome, WhatIfQuestion
+from karpenter_core.testing.builders import problem
+from tests.scheduling.handmade_plans import pod
 
 
 @pytest.mark.parametrize(
@@ -415,3 +420,12 @@ def test_a_refusal_is_kept_as_long_as_it_is_repeated():
         assert kept.repeated("a") is WhatIfOutcome.TOO_DEAR
     assert kept.repeated("b") is None
     assert kept.repeated("c") is None
+
+
+def test_the_empty_claim_of_a_pool_holds_and_gives_up_nothing():
+    steps = compile_steps(problem([pod("web")]), SolveOptions(), CatalogueCache())
+    compiled = run_steps(steps)
+    (pool,) = compiled.pools
+    claim = compiled.signatures.claim(compiled.signatures.number_of_pool(pool))
+    assert (claim.held, claim.min_values_relaxed) == (None, False)
+    assert (claim.requirements, claim.host_ports) == (pool.requirements, ())
