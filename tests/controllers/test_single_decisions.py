@@ -32,7 +32,7 @@ from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLaunc
 from karpenter_core.controllers.nodeclaim.lifecycle import NodeClaimLifecycleController
 from karpenter_core.controllers.nodeclass import controller as node_classes
 from karpenter_core.controllers.observability.conditions import _transition_notice
-from karpenter_core.controllers.observability.node_series import _amounts_of
+from karpenter_core.controllers.observability.node_series import NodeSeries, _amounts_of
 from karpenter_core.controllers.observation.unjudged import UnjudgedNodePools
 from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
 from karpenter_core.controllers.provisioning.new_claims import claim_name, name_suffix, slot_ids
@@ -425,3 +425,15 @@ async def test_bursts_are_counted_on_for_the_same_buffer(monkeypatch, known, bef
     assert (found, sizing.replicas) == (buffer, 3)
     assert counted == [(before, pods)]
     assert observer._histories["default/web"][0] == "uid"
+
+
+def test_a_node_is_as_old_as_its_clock_says_and_never_younger_than_nothing():
+    texts = {
+        "a": SimpleNamespace(labels='n="a"', created=EPOCH - timedelta(seconds=5)),
+        "b": SimpleNamespace(labels='n="b"', created=EPOCH + timedelta(seconds=5)),
+        "c": SimpleNamespace(labels='n="c"', created=None),
+        "d": SimpleNamespace(labels='n="d"', created=EPOCH - timedelta(milliseconds=500)),
+    }
+    series = SimpleNamespace(_current=lambda: (texts, None), _now=lambda: EPOCH)
+    lines = "".join(NodeSeries._lifetimes(series, "age"))
+    assert lines == 'age{n="a"} 5.0\nage{n="b"} 0.0\nage{n="d"} 0.5\n'

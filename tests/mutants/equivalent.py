@@ -246,6 +246,11 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "return CallFault() -> pass",
     ): "without active faults none is found: the look at their table is spared",
     (
+        "karpenter_core/disruption/multi_node.py",
+        "_MoveSearch.repack_steps",
+        "for start in range(0, (len(ordered) + 1), MAX_REPACKED // 2):",
+    ): "fewer than two candidates end the search",
+    (
         "karpenter_core/disruption/plan.py",
         "_acceptances",
         "if inputs is not None: -> if False:",

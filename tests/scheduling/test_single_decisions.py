@@ -20,6 +20,7 @@ from karpenter_core.scheduling.devices import pools, selectors
 from karpenter_core.scheduling.devices.constraints import MatchedAttribute
 from karpenter_core.scheduling.offerings import count_min_values
 from karpenter_core.scheduling.packing.whole_pods import _BoundSearch
+from karpenter_core.scheduling.placement import reservation_holdings
 from karpenter_core.scheduling.placement.counted_claims import _price
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
 from karpenter_core.scheduling.problem import SolveOptions
@@ -429,3 +430,42 @@ def test_the_empty_claim_of_a_pool_holds_and_gives_up_nothing():
     claim = compiled.signatures.claim(compiled.signatures.number_of_pool(pool))
     assert (claim.held, claim.min_values_relaxed) == (None, False)
     assert (claim.requirements, claim.host_ports) == (pool.requirements, ())
+
+
+@pytest.mark.parametrize(
+    ("still", "may_drop", "released", "stays"),
+    [
+        ({"a", "b"}, False, None, True),
+        ({"a"}, False, ["b"], False),
+        ({"a"}, True, ["b"], True),
+        (set(), True, ["a", "b"], False),
+        (set(), False, ["a", "b"], False),
+    ],
+)
+def test_a_claim_shrinks_while_it_may_give_up_reservations(still, may_drop, released, stays):
+    given_back, narrowed = [], []
+    claim = SimpleNamespace(
+        fitting=lambda _used: None, reservations=lambda _fitting: frozenset(still)
+    )
+    holdings = SimpleNamespace(
+        _nodes=SimpleNamespace(signature=np.array([4]), used=np.zeros((1, 1))),
+        _manager=SimpleNamespace(
+            held=lambda _column: frozenset({"a", "b"}),
+            release=lambda _column, *freed: given_back.extend(sorted(freed)),
+        ),
+        _signatures=SimpleNamespace(
+            claim=lambda _number: claim,
+            holding=lambda number, found, *, only: (number, sorted(found), only),
+        ),
+        _shrinking={0: may_drop},
+        _set_signature=lambda _column, signature: narrowed.append(signature),
+    )
+    owner = next(
+        found
+        for found in vars(reservation_holdings).values()
+        if isinstance(found, type) and hasattr(found, "_shrink")
+    )
+    owner._shrink(holdings, 0)
+    assert given_back == (released or [])
+    assert narrowed == ([] if released is None else [(4, sorted(still), not may_drop)])
+    assert (0 in holdings._shrinking) is stays

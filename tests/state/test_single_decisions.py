@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, P
 from karpenter_core.api.prices import Price
 from karpenter_core.api.provisioning_request import ATOMIC_SCALE_UP, CHECK_CAPACITY
 from karpenter_core.api.quantities import LARGEST_AMOUNT
-from karpenter_core.state import device_inventory, node_pool_usage, paused_pods
+from karpenter_core.state import device_inventory, launch_limits, node_pool_usage, paused_pods
 from karpenter_core.state import ledger as ledgers
 from karpenter_core.state.bookings import ATTEMPT_CLAIMS_DETAIL, is_launching
 from karpenter_core.state.builder import _is_stale
@@ -221,3 +222,38 @@ def test_a_claim_counts_once_for_the_rate_of_launches(created, known, is_noted):
     owner = next(found for found in vars(ledgers).values() if hasattr(found, "_note_recent"))
     assert owner._note_recent(ledger, claim, created) is is_noted
     assert list(noted) == (["uid-web"] if is_noted else [])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "recent", "refusal"),
+    [(1, 0, None), (8, 0, "full"), (1, 2, "rate"), (1, 1, None)],
+)
+def test_claims_in_flight_count_for_each_limit_of_launches(monkeypatch, nodes, recent, refusal):
+    """Two claims of the NodePool are in flight, and three of its nodes are starting."""
+    asked = []
+    monkeypatch.setattr(
+        launch_limits,
+        "_pause_refusal",
+        lambda _snapshot, _pool, booting, _now: asked.append(booting),
+    )
+    monkeypatch.setattr(launch_limits, "_full_cluster_refusal", lambda _most: "full")
+    limits = SimpleNamespace(
+        _limits=SimpleNamespace(max_nodes_total=10, launches_per_minute=4),
+        _nodes=nodes,
+        _in_flight=Counter(web=2),
+        _booting=Counter(web=3),
+        _recent=Counter(web=recent),
+        _snapshot=None,
+        _now=EPOCH,
+    )
+    owner = next(
+        found
+        for found in vars(launch_limits).values()
+        if isinstance(found, type) and hasattr(found, "_refusal")
+    )
+    found = owner._refusal(limits, SimpleNamespace(name="web"))
+    assert asked == ([] if refusal == "full" else [5])
+    if refusal == "rate":
+        assert found.limit is launch_limits.LaunchLimit.LAUNCHES_PER_MINUTE
+    else:
+        assert found == refusal
