@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import shutil
 
 from tests.e2e.upstream.environment import LOGS, ScenarioEnvironment
 from tests.e2e.upstream.suite import LIMIT_SECONDS, Result, play
+
+LAST_LINES = 80
+"""Of the controller's log, in the reason of a failure."""
 
 
 class ScenarioPlayer:
@@ -49,6 +53,10 @@ class ScenarioPlayer:
             _copy_rest(ground.folder / name, end, folder / name)
         if not result.is_good:
             await self.__aexit__()
+            # Folders of tests go with the next runs, and what fails seldom is not seen again soon.
+            lines = (folder / LOGS[0]).read_text(errors="replace").splitlines()[-LAST_LINES:]
+            reason = "\n".join((result.reason, f"last lines of {LOGS[0]}:", *lines))
+            result = dataclasses.replace(result, reason=reason)
         return result
 
     async def _clean_ground(self):
