@@ -90,10 +90,11 @@ def _predicted_parts(snapshot: Snapshot) -> ConsolidationFingerprint:
 
 
 def _virtual_parts(snapshot: Snapshot) -> ConsolidationFingerprint:
-    if not snapshot.has_virtual_pods:
+    """Return the virtual pods and their places, which outlive them until the next provisioning pass."""
+    counts = snapshot.virtual_pod_counts
+    if not snapshot.has_virtual_pods and not counts:
         return ()
     asked = sorted((str(source), pods) for source, pods in snapshot.virtual_pods.items() if pods)
-    counts = snapshot.virtual_pod_counts
     return (
         tuple((source, len(pods), repr(pods[0].shape)) for source, pods in asked),
         None if counts is None else tuple(sorted(counts.items())),

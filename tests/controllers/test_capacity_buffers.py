@@ -6,6 +6,7 @@ import pytest
 
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.crd import render_crd
+from karpenter_core.controllers.provisioning import provisioner
 from karpenter_core.kube.resources import DEPLOYMENTS, POD_TEMPLATES
 from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_CLAIMS, NODE_POOLS
 from tests.controllers.whole_controller import (
@@ -22,6 +23,7 @@ CONSOLIDATING = {
     "consolidateAfter": "0s",
     "budgets": [{"nodes": "100%"}],
 }
+WHEN_EMPTY = {**CONSOLIDATING, "consolidationPolicy": "WhenEmpty"}
 SMALL_NODES = [
     {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
     {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["2"]},
@@ -118,6 +120,48 @@ def test_room_for_the_pods_of_a_buffer_is_made_and_kept(tmp_path):
         assert not scene.events("FailedScheduling")
         scene.cluster.delete(CAPACITY_BUFFERS, "headroom", namespace="default")
         await scene.settle(lambda: not scene.claims(), seconds=300)
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_pass_that_fails_keeps_no_node_of_a_deleted_buffer(tmp_path, monkeypatch):
+    """The first pass without the buffer is to forget the places of its pods."""
+    build, failures = provisioner.build_provisioning_input, []
+
+    def failing_once(snapshot, **options):
+        if not snapshot.has_virtual_pods and snapshot.virtual_pod_counts and not failures:
+            failures.append(snapshot.version)
+            raise ValueError("planned to fail")
+        return build(snapshot, **options)
+
+    monkeypatch.setattr(provisioner, "build_provisioning_input", failing_once)
+
+    async def scenario(scene):
+        await with_room(scene, disruption=WHEN_EMPTY)
+        scene.cluster.delete(CAPACITY_BUFFERS, "headroom", namespace="default")
+        await scene.settle(lambda: not scene.claims(), seconds=120)
+        assert failures
+
+    run_controller(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("disruption", [CONSOLIDATING, WHEN_EMPTY], ids=["both", "empty"])
+def test_nodes_of_a_deleted_buffer_go_whenever_the_disruption_pass_comes(tmp_path, disruption):
+    """Here it comes between the deletion and the provisioning pass that forgets the places."""
+
+    async def scenario(scene):
+        scene.cluster.apply(
+            [
+                NODE_CLASS,
+                node_pool(disruption=disruption, template={"requirements": SMALL_NODES}),
+                pod_template(),
+                buffer(),
+            ]
+        )
+        scene.start(*ARGUMENTS, "--batch-idle-duration=15s", "--batch-max-duration=30s")
+        await scene.settle(lambda: is_provided(scene) and len(ready_nodes(scene)) >= 2)
+        scene.cluster.delete(CAPACITY_BUFFERS, "headroom", namespace="default")
+        await scene.settle(lambda: not scene.claims(), seconds=120)
 
     run_controller(tmp_path, scenario)
 

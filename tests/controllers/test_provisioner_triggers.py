@@ -18,6 +18,7 @@ from karpenter_core.state.events import (
     ObjectObserved,
     PodsDecided,
     VirtualPodsDeclared,
+    VirtualPodsPlaced,
 )
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.testing.builders import EPOCH, node_pool, pod
@@ -79,6 +80,7 @@ def test_a_pass_is_repeated_while_it_could_find_a_pod_without_a_place():
     assert repeats(*settled, nominated("placed", "web"))
     assert repeats(*settled, event=virtual)
     assert repeats(*settled, event=DeletionMarked(names=("web",), cause="empty/1"))
+    assert repeats(*settled, event=VirtualPodsPlaced(counts={"web": 1}, placements={}))
 
 
 def test_pending_pods_trigger_a_pass_unless_nominated():

@@ -258,11 +258,15 @@ class Provisioner:
 
 
 def _may_need_claims(snapshot: Snapshot) -> bool:
-    """Tell whether a pass could find a pod without a place; nominations may have become void."""
+    """Tell whether a pass could find a pod without a place; nominations may have become void.
+
+    Or whether places of virtual pods stay noted that are gone: the pass that was to forget them failed.
+    """
     return bool(
         snapshot.pending_pods
         or snapshot.nominated_pods
         or snapshot.has_virtual_pods
+        or snapshot.virtual_pod_counts
         or any(state_node.marked_for_deletion for state_node in snapshot.state_nodes)
     )
 
