@@ -41,6 +41,7 @@ from tests.support.pod_placement import EACH_ON_ITS_OWN
 from tests.support.processes import wait_until
 from tests.support.release import AUDIT_SECONDS, ChartRelease, account_of, denied_requests
 from tests.support.runner import NODE_CLAIMS, NODE_POOLS, ScenarioWorld
+from tests.support.shared_clusters import PROCESS_CORES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -392,7 +393,9 @@ async def test_nodes_are_launched_where_owner_references_need_permissions(
 ):
     """OpenShift's API server refuses references that block an owner's deletion to whom may not delete it."""
     plugins = ("OwnerReferencesPermissionEnforcement",)
-    cluster = RealLocalCluster(kubernetes, audited_users=[ACCOUNT], admission_plugins=plugins)
+    cluster = RealLocalCluster(
+        kubernetes, audited_users=[ACCOUNT], admission_plugins=plugins, cores=PROCESS_CORES
+    )
     async with cluster, prepared(cluster, tmp_path) as installed:
         await installed.release.upgrade(installed.values, wait=True)
         await installed.start("a")

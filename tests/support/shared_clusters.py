@@ -1,6 +1,6 @@
 """Starts the real control plane that the tests of a process share: the first that needs it, once.
 
-A start takes 2 CPU seconds and the CRDs of Karpenter 8, and an idle control plane 2 % of a core.
+A start and the CRDs of Karpenter take 2 CPU seconds, and an idle control plane 2 % of a core.
 """
 
 from __future__ import annotations
