@@ -117,10 +117,18 @@ def put_into_memory(mutant: Mutant, source: str) -> None:
         if isinstance(each, FunctionType) and each.__code__.co_filename == path:
             code = changed_code.get((each.__code__.co_qualname, each.__code__.co_firstlineno))
             if code is not None:
-                each.__code__ = code
+                each.__code__ = with_free_variables(code, each.__code__.co_freevars)
                 done += 1
     if not done:
         raise LookupError(f"no function {mutant.function} of {mutant.path} in memory")
+
+
+def with_free_variables(code: CodeType, names: tuple[str, ...]) -> CodeType:
+    """Return code that a function with these free variables takes, though it may use none of them.
+
+    Without its `super()` a method has no free variable any more.
+    """
+    return code if code.co_freevars else code.replace(co_freevars=names)
 
 
 def module_name(path: str) -> str:

@@ -22,6 +22,7 @@ from tests.mutants.deciders import Marks, instrumented
 from tests.mutants.draw import Mutant, draw, enum_members, mutants_of
 from tests.mutants.equivalent import EQUIVALENT, fragment, reason_for
 from tests.mutants.frozen import FrozenTree, TreeChangedError
+from tests.mutants.judge import with_free_variables
 from tests.mutants.order import most_telling_first, nearness
 from tests.mutants.probes import MARKS, Blocks, block_of
 from tests.mutants.samples import note_killers, read_sample, save_sample
@@ -249,6 +250,27 @@ class TestOrder:
         ordered = self.ordered(record, tmp_path)
         assert 0 < ordered.index("tests/a/test_far.py::test") < 5
         assert 0 < ordered.index("tests/a/test_near.py::test_once") < 5
+
+
+def test_a_method_takes_code_that_lacks_its_super_call():
+    class Parent:
+        def __init__(self):
+            self.done = ["parent"]
+
+    class Child(Parent):
+        def __init__(self):
+            super().__init__()
+            self.done = [*self.done, "child"]
+
+    space = {}
+    exec('class Child:\n    def __init__(self):\n        self.done = ["child"]\n', space)
+    code = space["Child"].__init__.__code__
+    names = Child.__init__.__code__.co_freevars
+    assert (names, code.co_freevars) == (("__class__",), ())
+    assert Child().done == ["parent", "child"]
+    Child.__init__.__code__ = with_free_variables(code, names)
+    assert Child().done == ["child"]
+    assert with_free_variables(Child.__init__.__code__, ("x",)) is Child.__init__.__code__
 
 
 class TestDeciders:
