@@ -142,7 +142,8 @@ def _daemons_on(problem, labels, taints):
 
 def _written_down(problem, claim, by_type):
     """Check what the claim says of itself: order and price of its types, its requirements."""
-    prices = [min(m.price for m in listed) for listed in by_type.values() if listed]
+    # Prices that differ by rounding alone are equal to plans, which write nine decimals.
+    prices = [round(min(m.price for m in listed), 9) for listed in by_type.values() if listed]
     if not _fit_by_offering(problem, by_type):
         if prices != sorted(prices):
             yield "types are not sorted by price"
