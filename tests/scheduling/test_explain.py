@@ -154,12 +154,15 @@ def test_affinity_with_several_terms_names_the_pods_that_meet_them_all():
         existing_node("n", cpu="0", bound=(*running("db-0", app="db"), *running("ui-0", app="ui")))
     ]
     apps = [
-        term(selector=LabelSelector(match_labels={"app": name})) for name in ("db", "ui", "x", "y")
+        term(selector=LabelSelector(match_labels={"app": name}))
+        for name in ("db", "ui", "x", "y", "z")
     ]
     detail = why(pod("web-0", pod_affinity=(*apps[0], *apps[1])), nodes=nodes).detail
     assert detail.endswith("to pods app=db that are also pods app=ui: no such pod is anywhere")
-    detail = why(pod("web-0", pod_affinity=tuple(each for (each,) in apps)), nodes=nodes).detail
-    assert "pods app=ui that are also pods app=x and meet 1 more terms" in detail
+    for count, text in ((4, "meet 1 more term:"), (5, "meet 2 more terms:")):
+        many = tuple(each for (each,) in apps[:count])
+        detail = why(pod("web-0", pod_affinity=many), nodes=nodes).detail
+        assert f"pods app=ui that are also pods app=x and {text}" in detail
 
 
 def test_anti_affinity_says_in_which_domains_the_others_are():

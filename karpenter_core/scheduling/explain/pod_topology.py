@@ -235,7 +235,7 @@ def _pods(explanation: PoolExplanation, group: TopologyGroup) -> str:
     shown = (group.pods, *others[:_SHOWN_TERMS])
     text = " that are also ".join(_filter_text(own, pods) for pods in shown)
     hidden = len(others) - _SHOWN_TERMS
-    return text if hidden <= 0 else f"{text} and meet {hidden} more terms"
+    return text if hidden <= 0 else f"{text} and meet {hidden} more term{'s' * (hidden > 1)}"
 
 
 def _filter_text(own_namespace: str, pods: PodFilter) -> str:
