@@ -69,6 +69,19 @@ def test_a_gang_is_launched_booked_and_used(tmp_path):
     run_gangs(tmp_path, story)
 
 
+def test_unused_nodes_go_soon_after_their_booking_has_ended(tmp_path):
+    """The end of a booking changes no node, and counts as a change for consolidation nevertheless."""
+
+    async def story(scene):
+        scene.prepare(request())
+        scene.harness.start()
+        await scene.until(lambda: scene.is_true("Provisioned"))
+        await scene.until(lambda: scene.is_true("BookingExpired"))
+        await scene.until(lambda: not scene.instances(), seconds=60)
+
+    run_gangs(tmp_path, story)
+
+
 def test_a_gang_beyond_the_limits_creates_nothing_and_is_tried_again(tmp_path):
     async def story(scene):
         scene.prepare(request(), limits={"cpu": "4"})
