@@ -257,3 +257,26 @@ def test_claims_in_flight_count_for_each_limit_of_launches(monkeypatch, nodes, r
         assert found.limit is launch_limits.LaunchLimit.LAUNCHES_PER_MINUTE
     else:
         assert found == refusal
+
+
+@pytest.mark.parametrize(
+    ("is_deleting", "is_registered", "is_trial", "count"),
+    [
+        (False, False, False, 1),
+        (True, False, False, 0),
+        (False, True, False, 0),
+        (False, False, True, 0),
+    ],
+)
+def test_a_claim_that_may_still_register_is_starting(
+    monkeypatch, is_deleting, is_registered, is_trial, count
+):
+    monkeypatch.setattr(launch_limits, "is_true", lambda _conditions, _type: is_registered)
+    monkeypatch.setattr(launch_limits, "is_trial_of_paused", lambda _snapshot, _claim: is_trial)
+    claim = SimpleNamespace(
+        is_deleting=is_deleting,
+        metadata=SimpleNamespace(labels={NODE_POOL: "web"}),
+        status=SimpleNamespace(conditions=()),
+    )
+    found = launch_limits._unregistered(SimpleNamespace(node_claims={"c": claim}))
+    assert found["web"] == count

@@ -8,11 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import ApiError, BadInputError, FencedError
 from karpenter_core.provider.contract import Severity
+from karpenter_core.testing.state_builders import node_claim
 from karpenter_provider_kwok import cloud
 from karpenter_provider_kwok.catalogue import _canonical, _FilePosition
 from karpenter_provider_kwok.cloud import PROVIDER_ID_PREFIX, KwokCloud
+from karpenter_provider_kwok.nodes import node_manifest
 from karpenter_provider_kwok.plugin import KwokProvider, _unready
 from karpenter_provider_kwok.registrar import NodeRegistrar
 
@@ -188,3 +191,23 @@ def test_a_cloud_that_forgets_says_so(keeps_state, warnings):
     assert [each.severity for each in found] == [Severity.OK, *warnings]
     assert "3 instance types" in found[0].message
     assert all("--kwok-state-file" in each.remedy for each in found[1:])
+
+
+def test_a_node_has_the_labels_that_its_claim_decides():
+    wanted = [
+        RequirementSpec(key="one", operator="In", values=("a",)),
+        RequirementSpec(key="two", operator="In", values=("a", "b")),
+        RequirementSpec(key="none", operator="In", values=()),
+        RequirementSpec(key="not", operator="NotIn", values=("a",)),
+    ]
+    claim = node_claim("web")
+    claim = claim.model_copy(
+        update={"spec": claim.spec.model_copy(update={"requirements": tuple(wanted)})}
+    )
+    labels = node_manifest(claim, {}, capacity={}, allocatable={})["metadata"]["labels"]
+    assert {key: labels.get(key) for key in ("one", "two", "none", "not")} == {
+        "one": "a",
+        "two": None,
+        "none": None,
+        "not": None,
+    }
