@@ -90,6 +90,8 @@ class Informer:
         self._clock: Final = clock
         self._sink: Final = sink
         self._metrics: Final = metrics
+        self._counted = (-1, -1)
+        """The numbers of objects, and of invalid ones, that the metrics show."""
         self._jitter: Final = jitter or random.Random().random  # noqa: S311 - spreads retries only
         self._backoff: Final = JitteredBackoff(
             self._jitter, base=_BACKOFF_BASE_SECONDS, cap=_BACKOFF_CAP_SECONDS
@@ -430,11 +432,13 @@ class Informer:
             self._metrics.informer_failures.labels(self.kind.kind, step).inc()
 
     def _count(self) -> None:
-        if self._metrics is not None:
-            self._metrics.informer_objects.labels(self.kind.kind).set(len(self._held))
-            self._metrics.informer_invalid_objects.labels(self.kind.kind).set(
-                self._held.invalid_count
-            )
+        """Show the numbers of objects, if they have changed: most batches are bookmarks and updates."""
+        counts = (len(self._held), self._held.invalid_count)
+        if self._metrics is None or counts == self._counted:
+            return
+        self._counted = counts
+        self._metrics.informer_objects.labels(self.kind.kind).set(counts[0])
+        self._metrics.informer_invalid_objects.labels(self.kind.kind).set(counts[1])
 
 
 class _NoInitialEventsError(Exception):
