@@ -272,6 +272,16 @@ def test_several_terms_are_met_by_pods_that_meet_all_of_them():
     assert said(judged(claim(db, face, web)), f"affinity over {HOSTNAME}")
 
 
+def test_pods_that_meet_one_of_several_terms_need_no_fixed_zone():
+    """No term counts them, wherever their node will be."""
+    front = LabelSelector(match_labels={"tier": "front"})
+    web = pod("web", pod_affinity=(*term(selector=DB), *term(selector=front)))
+    both = pod("both", app="db", labels={"tier": "front"})
+    db = pod("db", app="db")
+    assert judged(claim(both, web), claim(db, zones="ab")) == []
+    assert said(judged(claim(both, web), claim(both, zones="ab")), "web counts both")
+
+
 @pytest.mark.parametrize(
     ("namespace", "more", "good"),
     [

@@ -82,7 +82,9 @@ class Replay:
         """Yield the key of each hard constraint, and whether it counts a shape at a place."""
         for spread in hard_spreads(shape):
             yield spread.topology_key, self._counting(spread, shape)
-        for term in (*shape.pod_affinity, *shape.pod_anti_affinity):
+        for term in shape.pod_affinity:
+            yield term.topology_key, lambda other, _: self._affinity_selects(shape, other)
+        for term in shape.pod_anti_affinity:
             yield term.topology_key, self._meant(term, shape)
 
     def _counting(self, spread, owner):
