@@ -101,10 +101,21 @@ def specs_of(cluster):
 
 
 def size_of(spec):
-    """Return what of a pod decides about its place in the queue, as text."""
+    """Return what of a pod decides about its place in the queue, as text.
+
+    What the pod requests as a whole stands for what its containers request of it.
+    """
     containers = [*spec.get("initContainers", ()), *spec["containers"]]
-    parts = [[c.get("resources", {}), c.get("restartPolicy")] for c in containers]
+    whole = spec.get("resources", {}).get("requests", {})
+    parts = [[_without(c.get("resources", {}), whole), c.get("restartPolicy")] for c in containers]
+    parts = [part for part in parts if part[0]] if whole else parts
     return json.dumps([parts, spec.get("resources"), spec.get("overhead")], sort_keys=True)
+
+
+def _without(resources, names):
+    """Return the resources of a container without some of the amounts that it requests."""
+    requests = {k: v for k, v in resources.get("requests", {}).items() if k not in names}
+    return {**resources, "requests": requests} if requests else {}
 
 
 def _made(pool):
