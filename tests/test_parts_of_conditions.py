@@ -37,7 +37,7 @@ from karpenter_core.lifecycle.nodeclaim.consistency import shape_issues
 from karpenter_core.lifecycle.nodeclaim.expiration import expires_at
 from karpenter_core.scheduling.devices.cel_functions import _amount, _semver
 from karpenter_core.scheduling.devices.pools import DeviceNode, node_terms_match
-from karpenter_core.scheduling.explain.pod_topology import _pods
+from karpenter_core.scheduling.explain.pod_topology import _filter_text
 from karpenter_core.scheduling.pod_selectors import _value_error
 from karpenter_core.scheduling.ports import ports_conflict
 from karpenter_core.scheduling.requirements import Requirements
@@ -419,9 +419,7 @@ def test_an_owner_reference_has_the_flags_of_its_owner(flags):
     ],
 )
 def test_a_group_says_in_which_namespaces_it_counts_pods(namespaces, text):
-    shape = SimpleNamespace(namespace="default")
-    explanation = SimpleNamespace(pod_class=SimpleNamespace(shape=shape))
     everything = SimpleNamespace(labels=(), expressions=())
-    group = SimpleNamespace(selector=everything, namespaces=namespaces)
-    assert _pods(explanation, group) == text
-    assert _pods(explanation, SimpleNamespace(selector=None, namespaces=None)) == "no pods"
+    pods = SimpleNamespace(selector=everything, namespaces=namespaces)
+    assert _filter_text("default", pods) == text
+    assert _filter_text("default", SimpleNamespace(selector=None, namespaces=None)) == "no pods"
