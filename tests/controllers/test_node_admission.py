@@ -193,14 +193,22 @@ def test_a_node_does_not_wait_for_claims_that_bring_none(state):
     assert scene.play(0.0) == [AT_ONCE]
 
 
-def test_with_too_many_pods_for_all_to_be_nominated_no_node_waits(monkeypatch):
-    monkeypatch.setattr(admission, "NOMINATION_BURST", 1)
+def test_with_too_many_waiting_pods_no_node_waits(monkeypatch):
+    monkeypatch.setattr(admission, "MAX_WAITING_PODS", 1)
     assert Admissions(picky("a"), picky("bb")).play(0.0) == [AT_ONCE]
+
+
+@pytest.mark.parametrize("limit", ["NOMINATION_BURST", "MAX_PENDING_PODS"])
+def test_nodes_wait_for_each_other_though_not_all_pods_can_be_nominated(monkeypatch, limit):
+    """One after another, each would have all pods refused once more that find no room on it."""
+    monkeypatch.setattr(admission, limit, 1)
+    waits = Admissions(picky("a"), picky("bb")).play(0.0, 1.0)
+    assert waits == [pytest.approx(1.1, abs=0.11), AT_ONCE]
 
 
 def test_pods_that_the_scheduler_has_not_tried_count_among_too_many(monkeypatch):
     """Plans are made for them too, and they wait for the node like those that it has refused."""
-    monkeypatch.setattr(admission, "NOMINATION_BURST", 2)
+    monkeypatch.setattr(admission, "MAX_WAITING_PODS", 2)
     scene = Admissions(picky("a"), picky("bb"), picky("ccc"))
     scene.show(2, unschedulable=False)
     assert scene.play(0.0) == [AT_ONCE]

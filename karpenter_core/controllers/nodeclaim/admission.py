@@ -63,6 +63,8 @@ MAX_NOMINATIONS_PER_POD: Final = 8
 """The most times that one pod is nominated."""
 MAX_PENDING_PODS: Final = 1000
 """With more pending pods none is nominated: it would help few and keep the loop busy."""
+MAX_WAITING_PODS: Final = 10_000
+"""With more pending pods no node waits: their plans are looked through ten times a second."""
 NOMINATIONS_PER_SECOND: Final = 50.0
 NOMINATION_BURST: Final = 500
 """Rate and burst: a quarter of the default API requests, and enough for a usual plan."""
@@ -146,17 +148,17 @@ class NodeAdmission:
     def _is_group_complete(self) -> bool:
         """Tell whether every node of the same plans waits here, or the waiting time is over.
 
-        Nodes do not wait if no pod of their plans depends on the placement of other pods, or if there
-        are more pending pods than can be nominated. A node whose own pods do not depend on others waits
-        all the same: the first node to be admitted wakes every pod, and those planned for the nodes
-        that are not admitted yet lose their nomination and have to wait out a longer back-off.
+        Nodes do not wait if no pod of their plans depends on the placement of other pods, or if too many
+        pods wait. A node whose own pods do not depend on others waits all the same: each node that is
+        admitted wakes every pod, and those planned for the nodes that are not admitted yet are refused
+        once more, lose their nomination, and have to wait out a longer back-off.
         """
         now = self._clock.monotonic()
         arrivals = [waiting_node.arrived_at for waiting_node in self._waiting.values()]
         if now >= min(max(arrivals) + IDLE_SECONDS, min(arrivals) + MAXIMUM_SECONDS):
             return True
         snapshot = self._cluster_state.snapshot()
-        if _waiting_count(snapshot) > NOMINATION_BURST:
+        if _waiting_count(snapshot) > MAX_WAITING_PODS:
             return True
         nodes = {name: waiting_node.node for name, waiting_node in self._waiting.items()}
         plans = {_plan_id(waiting_node.claim) for waiting_node in self._waiting.values()}
