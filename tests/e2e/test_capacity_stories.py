@@ -137,7 +137,8 @@ async def test_the_only_pod_of_a_drained_node_is_replaced_before_it_goes(world: 
     single["spec"]["template"]["metadata"]["annotations"] = annotations
     await prepare(world, surge_moves="true")
     await world.create(single)
-    await expect(world, within="90s", pods={"running": 1}, nodes=1, consistent=True)
+    # A pod that the controller has not seen ready yet is evicted: it serves nobody.
+    await expect(world, within="90s", hold="3s", pods={"running": 1}, nodes=1, consistent=True)
     (claim,) = (claim["metadata"]["name"] for claim in await world.client.list(NODE_CLAIMS))
     await world.client.delete(NODE_CLAIMS, claim)
 
