@@ -265,6 +265,8 @@ def with_closed_pools(
 
 def with_unready_pools(plan: SchedulingPlan, unready: Mapping[str, str]) -> SchedulingPlan:
     """Return the plan with the pools that are not ready in the messages of unschedulable pods."""
+    if not unready:
+        return plan
     texts = [f'nodepool "{name}" is not ready: {why}' for name, why in unready.items()]
     return replace(
         plan,
