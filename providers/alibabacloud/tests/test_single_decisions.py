@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from karpenter_core.api.labels import INSTANCE_TYPE, ON_DEMAND, RESERVED
+from karpenter_core.api.labels import ON_DEMAND, RESERVED
 from karpenter_core.provider.contract import TerminationStatus
 from karpenter_provider_alibabacloud.catalogue import capacity, resolution
 from karpenter_provider_alibabacloud.catalogue.capacity import ephemeral_storage_gib
@@ -22,6 +22,7 @@ from karpenter_provider_alibabacloud.price_queries import fetch_spot_history, re
 from karpenter_provider_alibabacloud.prices import OnDemandQuote, _estimates
 from karpenter_provider_alibabacloud.started_provider import StartedProvider
 from providers.alibabacloud.tests.manual_clock import NOON
+from tests.clouds.learned_memory import learned_memory
 
 DISKS = (SimpleNamespace(size_gib=100), SimpleNamespace(size_gib=200))
 
@@ -256,23 +257,8 @@ def test_a_price_for_a_core_needs_a_family_and_cores():
     ],
 )
 def test_memory_is_learned_of_a_known_type_and_class(vswitches, instance_type, is_learned):
-    learned = []
-    found = None
-    if vswitches is not None:
-        found = SimpleNamespace(status=SimpleNamespace(v_switches=vswitches))
-    types = SimpleNamespace(
-        learn_memory=lambda *_, **fields: learned.append(fields["memory_bytes"])
-    )
-    provider = SimpleNamespace(
-        node_classes=SimpleNamespace(node_class=lambda _name: found),
-        parts=SimpleNamespace(catalogue=SimpleNamespace(types=types)),
-    )
-    claim = SimpleNamespace(
-        spec=SimpleNamespace(node_class_ref=SimpleNamespace(name="default")),
-        status=SimpleNamespace(image_id="i"),
-    )
-    node = SimpleNamespace(labels={INSTANCE_TYPE: instance_type}, capacity={})
-    StartedProvider._learn_memory(provider, claim, node)
+    status = None if vswitches is None else {"v_switches": vswitches}
+    learned = learned_memory(StartedProvider, status, instance_type)
     assert learned == ([0] if is_learned else [])
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from karpenter_core.api.labels import INSTANCE_TYPE, ON_DEMAND, SPOT
+from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import CloudProviderError, LaunchFailedError
 from karpenter_provider_azure import labels
@@ -44,6 +44,7 @@ from karpenter_provider_azure.machines.node_instances import _MachineDeletions
 from karpenter_provider_azure.region_parts import has_price_list
 from karpenter_provider_azure.settings import PRICING_URL, AzureSettings, parse_tags
 from karpenter_provider_azure.started_provider import NO_IMAGE_REASON, StartedProvider
+from tests.clouds.learned_memory import learned_memory
 
 
 @pytest.mark.parametrize(
@@ -191,23 +192,8 @@ def test_a_script_needs_its_claim(has_claim, has_scripts):
     ],
 )
 def test_memory_is_learned_of_a_known_size_and_class(images, instance_type, is_learned):
-    learned = []
-    found = None
-    if images is not None:
-        found = SimpleNamespace(status=SimpleNamespace(images=images))
-    types = SimpleNamespace(
-        learn_memory=lambda *_, **fields: learned.append(fields["memory_bytes"])
-    )
-    provider = SimpleNamespace(
-        node_classes=SimpleNamespace(node_class=lambda _name: found),
-        parts=SimpleNamespace(catalogue=SimpleNamespace(types=types)),
-    )
-    claim = SimpleNamespace(
-        spec=SimpleNamespace(node_class_ref=SimpleNamespace(name="default")),
-        status=SimpleNamespace(image_id="i"),
-    )
-    node = SimpleNamespace(labels={INSTANCE_TYPE: instance_type}, capacity={})
-    StartedProvider._learn_memory(provider, claim, node)
+    status = None if images is None else {"images": images}
+    learned = learned_memory(StartedProvider, status, instance_type)
     assert learned == ([0] if is_learned else [])
 
 
