@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
+from random import Random
 
 import numpy as np
 import pytest
@@ -195,6 +196,34 @@ def test_a_plan_within_a_small_effort_budget_is_complete():
     assert sum(spent_scarcely) < sum(spent_amply)
     assert_covers(asked, scarce)
     assert ample.cost <= scarce.cost
+
+
+def test_a_search_that_hardly_progresses_any_more_ends(monkeypatch: pytest.MonkeyPatch):
+    """The last rounds are a fifth of the work, and hardly change the cost of a plan."""
+    random = Random(1)
+    asked = problem(
+        [
+            (
+                random.randrange(100, 4000, 50),
+                random.randrange(1, 16) * GIB // 2,
+                random.randrange(8, 60),
+            )
+            for _ in range(64)
+        ],
+        [
+            (1000 * cpu - 100, (cpu * ratio - 1) * GIB, cpu * (1 + 0.4 * ratio) / 50)
+            for cpu in (2, 4, 8, 16, 32, 48)
+            for ratio in (2, 4, 8)
+        ],
+    )
+    short, short_work = run(asked)
+    monkeypatch.setattr("karpenter_core.scheduling.packing.patterns._PATIENCE", 1000)
+    long, long_work = run(asked)
+
+    assert short is not None
+    assert long is not None
+    assert short.cost == pytest.approx(long.cost, rel=2e-3)
+    assert sum(short_work) < 0.9 * sum(long_work)
 
 
 def test_a_library_without_an_answer_gives_no_patterns(monkeypatch: pytest.MonkeyPatch):

@@ -694,6 +694,23 @@ def test_a_spread_with_slack_fills_the_first_nodes_in_any_zone():
     assert dict(solve(whatif.problem_without(("going",)), OPTIONS).existing) == verdict.moves
 
 
+def test_nodes_take_pods_of_a_spread_again_once_claims_let_their_zones_have_more():
+    """Two pods open a claim in zone-a, the first; the last pod then has room on a node: one SMALL will do."""
+    even = {"topology_spread": spread(ZONE, 1, WEB)}
+    going = [web(f"pod-{number}", "going", cpu="1500m", **even) for number in range(7)]
+    whatif = ask(
+        node("b", free="6", zone="zone-b"),
+        node("c", free="6", zone="zone-c"),
+        node("going", *going, zone="zone-d"),
+        pools=[node_pool(requirements=[(ZONE, "In", "zone-a", "zone-b", "zone-c")])],
+    )
+
+    verdict = whatif.evaluate(("going",), max_claims=1, below_price=1.5)
+
+    assert moves(verdict) == {"b": ["pod-0", "pod-3", "pod-6"], "c": ["pod-1", "pod-4"]}
+    assert [[pod.name for pod in claim.pods] for claim in verdict.claims] == [["pod-2", "pod-5"]]
+
+
 def test_a_pod_that_follows_a_later_one_is_not_refused_before_that_one_is_placed():
     """The large pod wants the zone of the small one, which moves too and finds a node."""
     near = {"pod_affinity": term(ZONE, DB)}

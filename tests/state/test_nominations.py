@@ -12,6 +12,7 @@ from karpenter_core.state.events import (
     DeletionMarked,
     ObjectObserved,
     ObjectRemoved,
+    ObjectWritten,
     PodsDecided,
     TimePassed,
 )
@@ -144,6 +145,12 @@ def test_a_placement_is_refused_when_the_scheduler_refuses_the_pod_while_the_nod
 def test_a_refusal_before_the_node_is_initialised_says_nothing_of_it():
     builder, waiting = placed_on("web-1", *node_and_claim("web-1", stage=REGISTERED))
     builder.apply_event(ObjectObserved(refused(waiting, 50)))
+    assert not is_refused(builder, waiting)
+
+
+def test_our_own_write_to_a_waiting_pod_is_no_refusal():
+    builder, waiting = placed_on("web-1", *node_and_claim("web-1"))
+    builder.apply_event(ObjectWritten(refused(waiting, 50)))
     assert not is_refused(builder, waiting)
 
 

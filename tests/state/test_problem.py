@@ -473,6 +473,16 @@ class TestExistingCapacity:
         (daemon,) = question.problem.daemons
         assert daemon.shape.required_node_terms == (sized,)
 
+    def test_a_daemon_counts_on_a_new_node_that_meets_one_of_its_terms(self):
+        terms = [
+            node_term(("node.kubernetes.io/instance-type", "In", each)) for each in ("m-4x", "z")
+        ]
+        shape = pod_shape(cpu="1", owner_kind="DaemonSet", required=terms)
+        launching = node_claim("new", requirements=[listing("m-4x")], requests={"cpu": "1"})
+        without = ask(synced_state(POOL, launching)).problem.nodes[0].available["cpu"]
+        question = ask(synced_state(POOL, launching, daemon_set(shape=shape)))
+        assert question.problem.nodes[0].available["cpu"] == without - 1000
+
     @pytest.mark.parametrize(
         ("terms", "left"),
         [

@@ -272,13 +272,13 @@ def _claim_template(sized_claim: SizedClaim, compiled: CompiledProblem) -> _Clai
         if not is_attach_resource(name)
         and (amount := int(sized_claim.used[number]) + int(pool.daemon_overhead(name)[rows].min()))
     }
-    origin = next(
+    list_price, price_source = next(
         (
-            offering
+            (offering.list_price, offering.price_source)
             for offering in catalogue.instance_types[int(rows[0])].offerings
             if offering.list_price is not None and offering.requirements == group.requirements
         ),
-        None,
+        (None, ""),
     )
     rates = compiled.options.exchange_rates
     return _ClaimTemplate(
@@ -290,9 +290,9 @@ def _claim_template(sized_claim: SizedClaim, compiled: CompiledProblem) -> _Clai
             capacity_type=group.capacity_type,
             price_per_hour=sized_claim.price_per_hour,
             list_price_per_hour=None
-            if origin is None or origin.list_price is None
-            else origin.list_price.amount * rates.get(origin.list_price.currency, 1.0),
-            price_source="" if origin is None else origin.price_source,
+            if list_price is None
+            else list_price.amount * rates.get(list_price.currency, 1.0),
+            price_source=price_source,
         ),
         labels=_labels(claim),
         capacity_max={
