@@ -240,7 +240,7 @@ def orphaned_instances(
         for item in instances
         if item.provider_id not in ids
         and (item.token not in uids if item.token else item.node_claim not in snapshot.node_claims)
-        and (not item.launched_for or _is_unused(item, users))
+        and _is_unused(item, users)
     ]
     since = {item.provider_id: missing_since.get(item.provider_id, now) for item in unclaimed}
     ending = {item.provider_id for item in unclaimed if item.terminating}
@@ -371,5 +371,5 @@ def exclude_claimed(
         if provider_id not in ids
         and (item := by_id[provider_id])
         and (item.token not in uids if item.token else item.node_claim not in names)
-        and (not item.launched_for or _is_unused(item, users))
+        and _is_unused(item, users)
     )

@@ -38,7 +38,6 @@ def has_lost_its_node(claim: NodeClaim, snapshot: Snapshot) -> bool:
         and not claim.is_deleting
         and bool(claim.status.node_name)
         and claim.status.node_name not in snapshot.nodes
-        and not snapshot.nodes_of(claim)
     )
 
 

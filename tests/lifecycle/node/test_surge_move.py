@@ -205,6 +205,15 @@ def test_a_pod_may_wait_if_it_keeps_its_grace_period_before_the_deadline():
     assert early_refusal(item, deadline=NOW + MOVE_TIMEOUT + timedelta(seconds=30), now=NOW) == ""
 
 
+def test_a_pod_without_a_grace_period_may_wait_until_the_deadline():
+    item = deployed()
+    item = msgspec.structs.replace(
+        item, shape=msgspec.structs.replace(item.shape, termination_grace_period_seconds=None)
+    )
+    assert early_refusal(item, deadline=NOW + MOVE_TIMEOUT, now=NOW) == ""
+    assert "deadline" in early_refusal(item, deadline=NOW + MOVE_TIMEOUT / 2, now=NOW)
+
+
 def test_a_restart_is_the_patch_of_kubectl_under_optimistic_lock():
     patch = restart_patch(read_rollout(deployment()), NOW)
     stamp = {"kubectl.kubernetes.io/restartedAt": "2026-05-04T12:00:00Z"}
