@@ -117,7 +117,7 @@ def _write_node_class(
 ) -> None:
     node_class = draft.new_manifest(api_version=f"{GROUP}/v1alpha1", kind=_KIND, name=name)
     switches = [str(each) for each in as_items(as_object(group.get("VSwitchIds")).get("VSwitchId"))]
-    switches = switches or [str(group["VSwitchId"])] * ("VSwitchId" in group)
+    switches = switches or [str(each) for each in [group.get("VSwitchId")] if each]
     security = as_items(as_object(configuration.get("SecurityGroupIds")).get("SecurityGroupId"))
     groups = [str(each) for each in security] or [str(configuration.get("SecurityGroupId") or "")]
     fields = {
@@ -166,8 +166,8 @@ def _spot_percentage(group: Mapping[str, object], configuration: Mapping[str, ob
 
 def _instance_types(configuration: Mapping[str, object]) -> list[dict[str, object]]:
     listed = as_items(as_object(configuration.get("InstanceTypes")).get("InstanceType"))
-    types = [str(each) for each in listed] or [str(configuration.get("InstanceType") or "")]
-    return [requirement_in("node.kubernetes.io/instance-type", types)] if any(types) else []
+    types = [str(each) for each in listed or [configuration.get("InstanceType")] if each]
+    return [requirement_in("node.kubernetes.io/instance-type", types)] if types else []
 
 
 def _image_terms(configuration: Mapping[str, object]) -> list[dict[str, object]]:

@@ -128,8 +128,8 @@ def _requirements(
     group: Mapping[str, object], spot: int | None, instance_type: str
 ) -> list[Mapping[str, object]]:
     requirements: list[Mapping[str, object]] = []
-    types = [each for each in _override_types(group) if each] or [instance_type]
-    if any(types):
+    types = _override_types(group) or list(filter(None, [instance_type]))
+    if types:
         requirements.append(requirement_in("node.kubernetes.io/instance-type", types))
     requirements += _instance_requirements(group)
     requirements.append(capacity_type_requirement(spot or 0))
@@ -198,7 +198,8 @@ def _overrides(group: Mapping[str, object]) -> list[Mapping[str, object]]:
 
 
 def _override_types(group: Mapping[str, object]) -> list[str]:
-    return [str(each.get("InstanceType") or "") for each in _overrides(group)]
+    types = [each.get("InstanceType") for each in _overrides(group)]
+    return [str(each) for each in types if each]
 
 
 def _tags(group: Mapping[str, object]) -> dict[str, str]:
