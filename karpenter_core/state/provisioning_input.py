@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.conditions import READY, is_true
 from karpenter_core.api.judgements import FailedJudgement, FailedJudgements
 from karpenter_core.api.labels import ALIASES, PRICE_PER_HOUR, WELL_KNOWN
+from karpenter_core.scheduling.lost_places import pods_without_domain
 from karpenter_core.scheduling.pod_selectors import selector_error
 from karpenter_core.scheduling.problem import SchedulingProblem
 from karpenter_core.state.bookings import booked_pods, bookings, launching_nodes
@@ -174,43 +175,45 @@ def build_provisioning_input(
     places, unplaced = _keep_placements(
         snapshot, capacity, candidates, nominated, now=now, nomination_window=nomination_window
     )
-    taken = booked_pods(bookings(snapshot), snapshot)
+    spread = DefaultSpread(snapshot, problem_settings.default_spread)
     placeable = memory.placeable(snapshot, () if joins_attempts else launching_nodes(snapshot))
-    state_nodes = placeable.state_nodes
+    open_nodes = _OpenNodes(
+        snapshot,
+        capacity,
+        placeable.state_nodes,
+        failed,
+        problem_settings.launch_limits.rates,
+        memory,
+    )
+    closed_nodes = _closed_nodes(snapshot, capacity, placeable, {pod.uid for pod in candidates})
+    bound = SchedulingProblem(
+        pods=(),
+        nodes=(*open_nodes.nodes, *closed_nodes),
+        well_known=well_known,
+        aliases=aliases,
+        namespaces={name: view.labels for name, view in snapshot.namespaces.items()},
+    )
+    places, unplaced = _without_lost(snapshot, places, unplaced, bound, spread)
     held = refused_pools(snapshot, now=now, launch_limits=problem_settings.launch_limits)
     pools = tuple(pool for pool in usable_pools(snapshot) if pool.name not in held)
     split = split_paused(unplaced, places, snapshot, now, pools)
     unplaced = split.pods
     ignored.extend(IgnoredPod(pod=pod, reason=reason, paused=True) for pod, reason in split.paused)
-    spread = DefaultSpread(snapshot, problem_settings.default_spread)
     if gang:
         unplaced, ignored = split_ignored(
             {pod.uid: pod for pod in gang}, volumes, refusal, aliases, cutoff
         )
     pods, asked_volumes = _with_defaults(unplaced, spread, volumes, ignored)
-    open_nodes, open_state_nodes = _open_nodes(
-        snapshot,
-        capacity,
-        state_nodes,
-        _merged(places, taken),
-        failed,
-        problem_settings.launch_limits.rates,
-        memory,
-    )
-    problem = SchedulingProblem(
+    open_nodes.with_waiting(_merged(places, booked_pods(bookings(snapshot), snapshot)))
+    problem = replace(
+        bound,
         pods=pods,
         pools=pools,
         catalogues={pool.name: snapshot.catalogues[pool.name] for pool in pools},
-        nodes=(
-            *open_nodes,
-            *_closed_nodes(snapshot, capacity, placeable, {pod.uid for pod in candidates}),
-        ),
+        nodes=(*open_nodes.nodes, *closed_nodes),
         daemons=capacity.daemons,
         pool_usage=memory.pool_usage(snapshot, problem_settings.launch_limits.rates),
-        well_known=well_known,
-        aliases=aliases,
         volumes=asked_volumes,
-        namespaces={name: view.labels for name, view in snapshot.namespaces.items()},
         max_new_nodes=remaining_node_count(snapshot, problem_settings.launch_limits),
         quotas=launch_quotas(
             snapshot,
@@ -227,7 +230,7 @@ def build_provisioning_input(
         ),
         devices=None
         if problem_settings.ignores_devices
-        else build_device_inventory(snapshot, state_nodes, capacity.daemons_on),
+        else build_device_inventory(snapshot, placeable.state_nodes, capacity.daemons_on),
     )
     return ProvisioningInput(
         problem=cover_virtual_pods(problem, cutoff=cutoff),
@@ -237,7 +240,7 @@ def build_provisioning_input(
         has_paused_pods=bool(split.paused or split.elsewhere),
         closed_pools=split.elsewhere,
         set_aside=failed.found,
-        state_nodes=tuple(open_state_nodes),
+        state_nodes=tuple(open_nodes.state_nodes),
     )
 
 
@@ -273,50 +276,74 @@ def _with_defaults(
     return tuple(pods), volumes_by_pod
 
 
-def _open_nodes(
-    snapshot: Snapshot,
-    capacity: ExistingNodeBuilder,
-    state_nodes: Sequence[StateNode],
-    places: Mapping[StateNode, Sequence[PodView]],
-    failed: FailedJudgements,
-    rates: Mapping[str, float],
-    memory: NodeMemory,
-) -> tuple[list[ExistingNode], Sequence[StateNode]]:
-    """Return the nodes, and the state nodes that they are made of.
+@final
+class _OpenNodes:
+    """Existing nodes of one pass, and the state nodes that they are made of, in the same order.
 
-    Those of pools with a limit of the price have it among their capacity, and those of pools with a
-    share of spot their capacity type.
+    Those that cannot be evaluated are left out and added to `failed`.
     """
-    shared, priced = shared_pools(snapshot), priced_pools(snapshot)
 
-    def read(state_node: StateNode, waiting: Sequence[PodView] = ()) -> ExistingNode:
-        node = capacity.existing_node(state_node, waiting)
-        if state_node.pool in priced:
-            price = node_price_amount(snapshot, state_node, rates)
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        capacity: ExistingNodeBuilder,
+        state_nodes: Sequence[StateNode],
+        failed: FailedJudgements,
+        rates: Mapping[str, float],
+        memory: NodeMemory,
+    ) -> None:
+        self._snapshot: Final = snapshot
+        self._capacity: Final = capacity
+        self._failed: Final = failed
+        self._rates: Final = rates
+        self._shared: Final = shared_pools(snapshot)
+        self._priced: Final = priced_pools(snapshot)
+        self.state_nodes: Sequence[StateNode] = state_nodes
+        try:
+            self.nodes: Sequence[ExistingNode] = memory.existing_nodes(
+                snapshot,
+                state_nodes,
+                self._read,
+                same=tuple(snapshot.catalogues.get(name) for name in sorted(self._priced)),
+                equal=(capacity.settings, self._shared, self._priced, dict(rates)),
+            )
+        except Exception:
+            self._read_again({})
+
+    def with_waiting(self, places: Mapping[StateNode, Sequence[PodView]]) -> None:
+        """Reserve the room of pods that wait for their nodes."""
+        nodes = list(self.nodes)
+        try:
+            for number, state_node in enumerate(self.state_nodes) if places else ():
+                if state_node in places:
+                    nodes[number] = self._read(state_node, places[state_node])
+        except Exception:
+            self._read_again(places)
+        else:
+            self.nodes = nodes
+
+    def _read_again(self, places: Mapping[StateNode, Sequence[PodView]]) -> None:
+        """Read one node after another, without those that cannot be evaluated."""
+        sound: dict[StateNode, ExistingNode] = {}
+        for state_node in self.state_nodes:
+            with self._failed.judging(state_node_ref(state_node), PROVISIONING_STEP):
+                sound[state_node] = self._read(state_node, places.get(state_node, ()))
+        self.nodes, self.state_nodes = list(sound.values()), list(sound)
+
+    def _read(self, state_node: StateNode, waiting: Sequence[PodView] = ()) -> ExistingNode:
+        """Return a node with the room that is left beside pods that wait for it.
+
+        Nodes of pools with a limit of the price have it among their capacity, and those of pools
+        with a share of spot their capacity type.
+        """
+        node = self._capacity.existing_node(state_node, waiting)
+        if state_node.pool in self._priced:
+            price = node_price_amount(self._snapshot, state_node, self._rates)
             node = replace(node, capacity={**node.capacity, PRICE_PER_HOUR: price})
-        if state_node.pool in shared:
+        if state_node.pool in self._shared:
             counted = {capacity_type_count(state_node): 1}
             node = replace(node, capacity={**node.capacity, **counted})
         return node
-
-    try:
-        nodes = memory.existing_nodes(
-            snapshot,
-            state_nodes,
-            read,
-            same=tuple(snapshot.catalogues.get(name) for name in sorted(priced)),
-            equal=(capacity.settings, shared, priced, dict(rates)),
-        )
-        for number, state_node in enumerate(state_nodes) if places else ():
-            if state_node in places:
-                nodes[number] = read(state_node, places[state_node])
-    except Exception:
-        sound: dict[StateNode, ExistingNode] = {}
-        for state_node in state_nodes:
-            with failed.judging(state_node_ref(state_node), PROVISIONING_STEP):
-                sound[state_node] = read(state_node, places.get(state_node, ()))
-        return list(sound.values()), list(sound)
-    return nodes, state_nodes
 
 
 def usable_pools(snapshot: Snapshot) -> tuple[NodePool, ...]:
@@ -408,3 +435,47 @@ def _keep_placements(
         if fitting:
             pods_by_node[state_node] = [*settled, *fitting]
     return pods_by_node, unplaced
+
+
+def _without_lost(
+    snapshot: Snapshot,
+    places: Mapping[StateNode, Sequence[PodView]],
+    unplaced: Sequence[PodView],
+    bound: SchedulingProblem,
+    spread: DefaultSpread,
+) -> tuple[Mapping[StateNode, Sequence[PodView]], Sequence[PodView]]:
+    """Take pods out of places to which they may not be bound, as others were bound elsewhere.
+
+    `bound` has the nodes with the pods that are bound. Pods that the scheduler itself nominated stay,
+    and those whose nodes other pods are leaving.
+    """
+    placements = snapshot.ledger.placements
+    changing = {
+        pod.uid
+        for state_node, pods in places.items()
+        if any(other.is_terminating for other in state_node.pods)
+        for pod in pods
+    }
+
+    def is_judged(pod: PodView) -> bool:
+        return not pod.node_name and pod.uid in placements and pod.uid not in changing
+
+    try:
+        placed = {node.name: [spread.apply(pod) for pod in pods] for node, pods in places.items()}
+        if not any(_is_restricted(pod.shape) for pods in placed.values() for pod in pods):
+            return places, unplaced
+        waiting = replace(bound, pods=tuple(map(spread.apply, unplaced)))
+        lost = pods_without_domain(waiting, placed, is_judged)
+    except Exception:  # a pod that cannot be evaluated is found, and named, when it is planned
+        return places, unplaced
+    if not lost:
+        return places, unplaced
+    kept = {node: [pod for pod in pods if pod.uid not in lost] for node, pods in places.items()}
+    return (
+        {node: pods for node, pods in kept.items() if pods},
+        [*unplaced, *(pod for pods in places.values() for pod in pods if pod.uid in lost)],
+    )
+
+
+def _is_restricted(shape: PodShape) -> bool:
+    return bool(shape.topology_spread or shape.pod_affinity or shape.pod_anti_affinity)

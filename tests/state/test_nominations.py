@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from karpenter_core.api.nodeclaim import INITIALIZED, REGISTERED
+from karpenter_core.state import provisioning_input
 from karpenter_core.state.events import (
     DeletionMarked,
     ObjectObserved,
@@ -23,7 +24,9 @@ from karpenter_core.state.placements import (
 )
 from karpenter_core.state.provisioning_input import build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, pod
-from karpenter_core.testing.state_builders import node_and_claim, synced_state
+from karpenter_core.testing.state_builders import node, node_and_claim, node_claim, synced_state
+from tests.scheduling.handmade_plans import pod as zonal_pod
+from tests.scheduling.handmade_plans import spread as zonal_spread
 
 NOMINATED = msgspec.structs.replace(pod("web"), nominated_node_name="web-1")
 
@@ -219,3 +222,64 @@ def planned(builder) -> tuple[str, ...]:
     """Return the pods that a pass would plan."""
     problem = build_provisioning_input(builder.snapshot(), now=EPOCH).problem
     return tuple(each.uid for each in problem.pods)
+
+
+def in_zone(name: str, zone: str, *pods, terminating=()):
+    """Return a ready node, its claim, and pods that are bound to it."""
+    bound = [msgspec.structs.replace(each, node_name=name, phase="Running") for each in pods]
+    leaving = [
+        msgspec.structs.replace(each, node_name=name, phase="Running", deletion_timestamp=EPOCH)
+        for each in terminating
+    ]
+    claim = node_claim(name, stage=INITIALIZED, zone=zone)
+    return (claim, node(name, claim=claim), *bound, *leaving)
+
+
+def zonal_pods(count: int):
+    return [zonal_pod(f"web-{number}", topology_spread=zonal_spread()) for number in range(count)]
+
+
+def planned_after(*objects, placed, nominated=False):
+    """Return the names of the pods that a pass would plan, with pods on their places."""
+    pods = [each for pods in placed.values() for each in pods]
+    if nominated:
+        placed = {
+            node: [msgspec.structs.replace(each, nominated_node_name=node) for each in pods]
+            for node, pods in placed.items()
+        }
+        pods = [each for pods in placed.values() for each in pods]
+    builder = synced_state(*objects, *pods)
+    builder.apply_event(
+        PodsDecided(
+            placed={each.uid: node for node, pods in placed.items() for each in pods}, at=EPOCH
+        )
+    )
+    problem = build_provisioning_input(builder.snapshot(), now=EPOCH).problem
+    return sorted(each.name for each in problem.pods)
+
+
+@pytest.mark.parametrize("nominated", [False, True])
+def test_a_pod_that_its_spread_keeps_from_its_place_is_planned_again_at_once(nominated):
+    """The scheduler bound another pod in that zone than planned, and says nothing new of this one."""
+    first, second, third, fourth = zonal_pods(4)
+    placed = {"a": [third], "b": [fourth]}
+    as_planned = (*in_zone("a", "zone-a", first), *in_zone("b", "zone-b", second))
+    assert planned_after(*as_planned, placed=placed, nominated=nominated) == []
+    otherwise = (*in_zone("a", "zone-a"), *in_zone("b", "zone-b", first, second))
+    assert planned_after(*otherwise, placed=placed, nominated=nominated) == [fourth.name]
+
+
+def test_a_pod_that_waits_for_others_to_leave_its_node_keeps_its_place():
+    """Those that leave may be those that it avoids."""
+    pods = zonal_pods(4)
+    leaving = [zonal_pod("leaving", "db")]
+    nodes = (*in_zone("a", "zone-a"), *in_zone("b", "zone-b", *pods[:2], terminating=leaving))
+    assert planned_after(*nodes, placed={"b": pods[2:3]}) == []
+
+
+def test_places_stand_while_they_cannot_be_judged(monkeypatch):
+    pods = zonal_pods(3)
+    nodes = (*in_zone("a", "zone-a"), *in_zone("b", "zone-b", *pods[:2]))
+    assert planned_after(*nodes, placed={"b": pods[2:]}) == ["web-2"]
+    monkeypatch.setattr(provisioning_input, "pods_without_domain", lambda *_: 1 / 0)
+    assert planned_after(*nodes, placed={"b": pods[2:]}) == []

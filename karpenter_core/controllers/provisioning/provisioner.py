@@ -28,6 +28,7 @@ from karpenter_core.controllers.provisioning.pass_recorder import (
 from karpenter_core.controllers.provisioning.plan_journal import record_plan
 from karpenter_core.controllers.provisioning.trigger_batcher import TriggerBatcher
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
+from karpenter_core.controllers.reconciling.wake_signal import WakeSignal
 from karpenter_core.scheduling.problem import SchedulingPlan, SolveOptions
 from karpenter_core.scheduling.virtual_pods import without_virtual_pods
 from karpenter_core.state.node_memory import NodeMemory
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 __all__ = ["Provisioner", "ProvisioningOptions"]
 
 RETRY_SECONDS: Final = 10.0  # upstream default: how often pods without a node are planned again
+REST_SECONDS: Final = 2.0
+"""The time without a binding after which pods may have lost their places to others."""
 FIRST_LISTING_SECONDS: Final = 5.0
 """The longest time that the first pass waits for lists of instance types."""
 
@@ -113,6 +116,9 @@ class Provisioner:
         )
         self._passes = PeriodicLoop(self.name, self._run_pass, runtime=runtime)
         self._last_version = -1
+        self._bound_elsewhere = WakeSignal()
+        self._last_bound = -REST_SECONDS
+        """The time on the monotonic clock when a pod with a place was last seen bound."""
         self._memory = NodeMemory()
         self._log: FilteringBoundLogger = structlog.get_logger("provisioner")
 
@@ -127,15 +133,39 @@ class Provisioner:
         await self._cluster_state.wait_synced()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._dispatch_changes())
+            group.create_task(self._review())
             group.create_task(self._retry())
             group.create_task(self._passes.run())
 
     async def _dispatch_changes(self) -> None:
         """Trigger a pass for changes that may need or allow new claims."""
+        previous = self._cluster_state.snapshot()
         while True:
             changes = await self._change_queue.take()
-            for element in _triggers(self._cluster_state.snapshot(), changes):
+            snapshot = self._cluster_state.snapshot()
+            for element in _triggers(snapshot, changes):
                 self._batcher.trigger(element)
+            pods = changes.get(ObjectKind.POD, ())
+            if any(uid in previous.ledger.placements and _is_bound(snapshot, uid) for uid in pods):
+                self._last_bound = self._runtime.clock.monotonic()
+                if any(_is_bound_elsewhere(previous, snapshot, uid) for uid in pods):
+                    self._bound_elsewhere.set()
+            previous = snapshot
+
+    async def _review(self) -> None:
+        """Trigger a pass when pods were bound to other nodes than planned, and the scheduler rests.
+
+        Some may have taken the room or the topology spread of others, which wait for places now that
+        they cannot have. While the scheduler is still at work, most of these find room by themselves.
+        """
+        while True:
+            await self._bound_elsewhere.wait()
+            while (wait := self._last_bound + REST_SECONDS - self._runtime.clock.monotonic()) > 0:
+                await self._runtime.clock.sleep(wait)
+            self._bound_elsewhere.clear()
+            snapshot = self._cluster_state.snapshot()
+            if snapshot.pending_pods or snapshot.nominated_pods:
+                self._batcher.trigger("review")
 
     async def _retry(self) -> None:
         """Trigger a pass for pods without a node every RETRY_SECONDS, if anything changed."""
@@ -301,6 +331,20 @@ def _waiting_pods(snapshot: Snapshot, changed: tuple[str, ...]) -> Iterator[str]
                 yield uid
         elif uid in snapshot.pending_pods or uid in foreseen:
             yield uid
+
+
+def _is_bound(snapshot: Snapshot, uid: str) -> bool:
+    pod = snapshot.pods.get(uid)
+    return pod is not None and bool(pod.node_name)
+
+
+def _is_bound_elsewhere(before: Snapshot, after: Snapshot, uid: str) -> bool:
+    """Tell whether a pod that had a place is bound to another node."""
+    placement, pod = before.ledger.placements.get(uid), after.pods.get(uid)
+    if placement is None or pod is None or not pod.node_name:
+        return False
+    target = after.state_node(placement.target)
+    return target is None or target.node is None or target.node.name != pod.node_name
 
 
 def _is_settled(snapshot: Snapshot, element: str) -> bool:
