@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+import structlog
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.conditions import find_condition
@@ -212,8 +213,10 @@ def test_a_drift_that_could_not_be_written_is_written_again(error, again):
 
 def test_the_drift_of_a_claim_that_is_gone_is_not_written_again():
     gone = NotFoundError("gone", status=404)
-    checks = Checks("web", answers=[DriftFinding(reason="Old")] * 9, failures=[gone]).play(60)
+    with structlog.testing.capture_logs() as lines:
+        checks = Checks("web", answers=[DriftFinding(reason="Old")] * 9, failures=[gone]).play(60)
     assert len(checks.asked) == len(checks.written) == 1
+    assert not [line for line in lines if "drift" in line["event"]]
 
 
 @pytest.mark.parametrize("change", ["removed", "deleted", "replaced"])

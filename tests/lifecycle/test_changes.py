@@ -95,6 +95,18 @@ def test_two_patches_merged_are_one_after_the_other(view, first, later):
     assert visible_fields(together) == visible_fields(later.applied_to(first.applied_to(view)))
 
 
+def test_a_taint_is_written_with_its_value_and_the_time_since_when_it_is_there():
+    """Pods that tolerate it for a while count from that time."""
+    added = Taint(key="a", value="1", effect="NoExecute", time_added="2026-05-04T12:00:00Z")
+    bare = Taint(key="b", effect="NoSchedule")
+    operations = NodePatch(add_taints=(added, bare)).operations_for(node("web"))
+    (written,) = [operation["value"] for operation in operations if operation["op"] == "add"]
+    assert written == [
+        {"key": "a", "effect": "NoExecute", "value": "1", "timeAdded": "2026-05-04T12:00:00Z"},
+        {"key": "b", "effect": "NoSchedule"},
+    ]
+
+
 def test_a_taint_that_is_also_a_startup_taint_is_set_once():
     claim = node_claim(
         "web", stage="Launched", taints=("a:NoSchedule",), startup_taints=("a:NoSchedule",)

@@ -179,7 +179,8 @@ def _number(number: int) -> int | None:
 
 
 def _integer(number: int) -> int:
-    return _fnv(number.to_bytes(8, "little", signed=True))
+    """Hash a number; none in a template is negative."""
+    return _fnv(number.to_bytes(8, "little"))
 
 
 def _instant(moment: datetime) -> int:

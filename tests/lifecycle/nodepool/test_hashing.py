@@ -65,6 +65,13 @@ GOLDEN = [
         "16182433980171185668",
     ),
     (
+        "taint with time of day",
+        pool(
+            {"taints": [{"key": "a", "effect": "NoSchedule", "timeAdded": "2026-05-04T12:34:56Z"}]}
+        ),
+        "13317033663079344215",
+    ),
+    (
         "taint twice",
         pool({"taints": [{"key": "a", "effect": "NoSchedule"}] * 2}),
         "12366373110665249880",
