@@ -60,6 +60,30 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
     **dict.fromkeys(
         [
             (
+                "karpenter_core/scheduling/compiled/relaxation.py",
+                "node_alternatives",
+                f"shape, aliases=aliases, {flags}",
+            )
+            for flags in (
+                "respect_preferences=True, softens_taints=False",
+                "respect_preferences=False, softens_taints=True",
+            )
+        ],
+        "preferences add steps whose required part, the only one read, is that of others",
+    ),
+    (
+        "karpenter_core/disruption/static_scale_down.py",
+        "_rank",
+        "return (_UNLAUNCHED, True, 0.0, *tie)",
+    ): "compared among claims without an instance only, which all have it",
+    (
+        "karpenter_core/disruption/simulation.py",
+        "DisruptionSimulation.__init__",
+        "self._avoid_unsettled = True",
+    ): "the first preparation sets it before it is read",
+    **dict.fromkeys(
+        [
+            (
                 "karpenter_core/disruption/drift_backoff.py",
                 "backoff_duration",
                 f"window = min(_MIN_DURATION * 2 ** min(failures - 1, {most}), _MAX_DURATION)",
