@@ -44,7 +44,7 @@ from tests.disruption.small_clusters import (
         (ShutdownMethod, False),
     ],
 )
-def test_what_may_become_useless_is_validated_and_not_tried_again_for_the_same_state(method, waits):
+def test_moves_that_save_money_are_validated_and_not_tried_again_for_the_same_state(method, waits):
     """Drifted nodes, and those of a pool that is shut down, have to go in any case."""
     assert method().is_validated is waits
     assert method().skips_unchanged_state is waits
@@ -79,7 +79,7 @@ def test_a_spot_node_is_replaced_by_a_spot_node_or_by_none(spot, is_replaced):
 
 
 def test_a_type_with_prices_in_a_currency_without_a_rate_replaces_nothing():
-    """What its dearer offering costs is not known."""
+    """The cost of its dearer offering is not known."""
     mixed = kind(
         "mixed",
         2,

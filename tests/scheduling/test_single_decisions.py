@@ -15,7 +15,9 @@ from karpenter_core.scheduling.commitment_bill import CommitmentBill
 from karpenter_core.scheduling.compiled import reservations
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache, _index
 from karpenter_core.scheduling.compiled.claim_restrictions import _opposite
+from karpenter_core.scheduling.compiled.domain_counts import counts_on_node, domains_of
 from karpenter_core.scheduling.compiled.problem import compile_steps
+from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.devices import pools, selectors
 from karpenter_core.scheduling.devices.constraints import MatchedAttribute
 from karpenter_core.scheduling.offerings import count_min_values
@@ -23,6 +25,7 @@ from karpenter_core.scheduling.packing.whole_pods import _BoundSearch
 from karpenter_core.scheduling.placement import reservation_holdings
 from karpenter_core.scheduling.placement.counted_claims import _price
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
+from karpenter_core.scheduling.portfolio.plan_portfolio import FIRST_FIT
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.steps import run_steps
@@ -469,3 +472,40 @@ def test_a_claim_shrinks_while_it_may_give_up_reservations(still, may_drop, rele
     assert given_back == (released or [])
     assert narrowed == ([] if released is None else [(4, sorted(still), not may_drop)])
     assert (0 in holdings._shrinking) is stays
+
+
+@pytest.mark.parametrize(
+    ("kind", "domain", "domains"),
+    [
+        (TopologyKind.ANTI, 1, (0, 1)),
+        (TopologyKind.INVERSE, 1, (0, 1)),
+        (TopologyKind.SPREAD, 1, (1,)),
+        (TopologyKind.AFFINITY, 1, (1,)),
+        (TopologyKind.SPREAD, -1, ()),
+    ],
+)
+def test_anti_affinity_keeps_clear_of_all_domains_and_others_count_a_certain_one(
+    kind, domain, domains
+):
+    signatures = SimpleNamespace(possible=lambda *_: (0, 1), domain=lambda *_: domain)
+    assert domains_of(SimpleNamespace(kind=kind), 0, 0, signatures) == domains
+
+
+@pytest.mark.parametrize(
+    ("is_host", "options", "lenient"),
+    [(False, {}, False), (True, {}, True), (False, {"lenient": True}, True)],
+)
+def test_a_claim_that_may_get_the_labels_counts_by_node_but_not_by_domain(
+    is_host, options, lenient
+):
+    chosen = SimpleNamespace(tolerations=None, alternatives=("one",))
+    group = SimpleNamespace(node_filter=chosen, is_host=is_host)
+    signatures = SimpleNamespace(admits_labels=lambda *_, lenient: lenient)
+    assert counts_on_node(group, 0, signatures, **options) is lenient
+
+
+def test_first_fit_has_no_preference_of_ours():
+    """It opens and fills claims as Karpenter does."""
+    preferences = (FIRST_FIT.fewest_first, FIRST_FIT.cheapest_domains, FIRST_FIT.uneven_domains)
+    assert preferences == (False, False, False)
+    assert FIRST_FIT.late
