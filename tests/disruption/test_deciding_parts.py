@@ -10,7 +10,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, SPOT
 from karpenter_core.api.prices import Price
 from karpenter_core.disruption.drift import DriftMethod
 from karpenter_core.disruption.emptiness import EmptinessMethod
-from karpenter_core.disruption.method import MethodPlan
+from karpenter_core.disruption.method import DisruptionOptions, MethodPlan
 from karpenter_core.disruption.multi_node import MultiNodeConsolidation
 from karpenter_core.disruption.return_to_preferred import ReturnToPreferred
 from karpenter_core.disruption.shutdown import ShutdownMethod
@@ -48,6 +48,13 @@ def test_moves_that_save_money_are_validated_and_not_tried_again_for_the_same_st
     """Drifted nodes, and those of a pool that is shut down, have to go in any case."""
     assert method().is_validated is waits
     assert method().skips_unchanged_state is waits
+
+
+def test_a_process_without_options_replaces_no_spot_by_spot_and_is_not_paused():
+    options = DisruptionOptions()
+    assert not options.spot_to_spot
+    assert not options.static_capacity
+    assert not options.paused
 
 
 def test_a_method_that_says_nothing_was_neither_held_back_nor_cut_short():

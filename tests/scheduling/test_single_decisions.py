@@ -26,7 +26,14 @@ from karpenter_core.scheduling.placement import reservation_holdings
 from karpenter_core.scheduling.placement.counted_claims import _price
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
 from karpenter_core.scheduling.portfolio.plan_portfolio import FIRST_FIT
-from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.scheduling.problem import (
+    MinValuesPolicy,
+    PackingPolicy,
+    PreferencePolicy,
+    ReservationPolicy,
+    SchedulingPlan,
+    SolveOptions,
+)
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.scheduling.whatif import solver_run, what_if_question
@@ -509,3 +516,17 @@ def test_first_fit_has_no_preference_of_ours():
     preferences = (FIRST_FIT.fewest_first, FIRST_FIT.cheapest_domains, FIRST_FIT.uneven_domains)
     assert preferences == (False, False, False)
     assert FIRST_FIT.late
+
+
+def test_a_process_without_options_uses_reserved_capacity_and_keeps_wishes():
+    options = SolveOptions()
+    assert options.reserved_capacity
+    assert (options.packing, options.preferences) == (PackingPolicy.VALUE, PreferencePolicy.RESPECT)
+    assert (options.min_values, options.reservations) == (
+        MinValuesPolicy.STRICT,
+        ReservationPolicy.STRICT,
+    )
+
+
+def test_a_plan_is_complete_unless_it_says_otherwise():
+    assert not SchedulingPlan().partial

@@ -23,6 +23,7 @@ from karpenter_core.scheduling.whatif import what_if_question
 from karpenter_core.scheduling.whatif.base_state import BaseState
 from karpenter_core.scheduling.whatif.what_if import WhatIf, WhatIfOutcome
 from karpenter_core.testing.builders import (
+    EPOCH,
     catalogue,
     existing_node,
     instance_type,
@@ -692,6 +693,29 @@ def test_a_spread_with_slack_fills_the_first_nodes_in_any_zone():
 
     assert moves(verdict) == {"a": ["one"], "b": ["two"]}
     assert dict(solve(whatif.problem_without(("going",)), OPTIONS).existing) == verdict.moves
+
+
+@pytest.mark.parametrize(
+    ("leaving", "fits"),
+    [
+        ({"topology_spread": spread(ZONE, 1, WEB)}, True),
+        ({"pod_anti_affinity": term(ZONE, WEB)}, False),
+    ],
+)
+def test_a_pod_that_ends_counts_for_its_anti_affinity_but_for_no_spread(leaving, fits):
+    """As in a pass: the kube-scheduler does so."""
+    even = {"topology_spread": spread(ZONE, 1, WEB)}
+    ending = replaced(web("ending", "a", **leaving), deletion_timestamp=EPOCH)
+    whatif = ask(
+        node("a", ending, free="1"),
+        node("b", zone="zone-b"),
+        node("going", web("one", "going", **even), zone="zone-c"),
+        leaving={"one"},
+    )
+
+    verdict = whatif.evaluate(("going",), max_claims=0)
+
+    assert verdict.fits is fits
 
 
 def test_nodes_take_pods_of_a_spread_again_once_claims_let_their_zones_have_more():
