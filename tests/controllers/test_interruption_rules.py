@@ -274,6 +274,19 @@ class TestLaunchesThatFailLate:
         assert (world.deleted, world.acknowledged) == ([], ["message-1"])
         assert len(world.shortages()) == 1
 
+    @pytest.mark.parametrize(
+        ("scope", "node_class"),
+        [(ExhaustedScope.NODE_CLASS, "default"), (ExhaustedScope.OFFERING, "")],
+    )
+    def test_shortage_of_the_subnets_of_a_nodeclass_masks_for_that_one_alone(
+        self, scope, node_class
+    ):
+        key = OfferingKey(instance_type="m-4x", zone="zone-a", capacity_type="on-demand")
+        error = InsufficientCapacityError("no addresses", offerings=(key,), scope=scope)
+        world = Interruptions(starting_claim(), messages=[failed_launch(error=error)])
+        world.poll()
+        assert {each.node_class for each in world.shortages()} == {node_class}
+
     def test_shortage_of_a_claim_that_is_gone_is_learned_once(self):
         """The launch may fail after its NodeClaim was given up; the next one would fail as late."""
         key = OfferingKey(instance_type="m-4x", zone="zone-a", capacity_type="on-demand")

@@ -8,9 +8,10 @@ import pytest
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.conditions import READY, Condition, find_condition
+from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.api.nodepool import NodePoolStatus
 from karpenter_core.controllers.metrics.process_metrics import Metrics
-from karpenter_core.controllers.observation.unjudged import UnjudgedNodePools
+from karpenter_core.controllers.observation.unjudged import RESOLVE_PERIOD, UnjudgedNodePools
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import CloudProviderError, FencedError
 from karpenter_core.lifecycle.nodepool.validation import LabelRules
@@ -19,7 +20,7 @@ from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing import builders
 from karpenter_core.testing.state_builders import KWOK, synced_state
 from karpenter_provider_kwok.api import KWOKNodeClass
-from tests.controllers.clocks import StoryClock
+from tests.controllers.clocks import StoryClock, TwoClocks
 
 
 @dataclass
@@ -48,19 +49,27 @@ class Unable(Asked):
         raise self.error
 
 
-def completed(*pools, asked=None):
-    """Return the snapshot that is planned with, and the pools that the provider was asked for."""
-    clock, asked = StoryClock(), asked or Asked()
-    unjudged = UnjudgedNodePools(
+def observer(clock, asked):
+    return UnjudgedNodePools(
         providers=asked,
         runtime=ControllerRuntime(clock=clock, new_id=SequentialIds("id"), metrics=Metrics()),
         label_rules=LabelRules(),
     )
+
+
+def with_class(*pools, now):
+    """Return a snapshot of NodePools with a NodeClass that nobody has resolved."""
     node_class = KWOKNodeClass(metadata=ObjectMeta(name=KWOK.name, uid="uid-class"))
     unresolved = node_class.status.model_copy(update={"conditions": ()})
     node_class = node_class.model_copy(update={"status": unresolved})
-    snapshot = synced_state(*pools, node_class, now=clock.now()).snapshot()
-    result = run_virtual(unjudged.complete(snapshot))
+    return synced_state(*pools, node_class, now=now).snapshot()
+
+
+def completed(*pools, asked=None):
+    """Return the snapshot that is planned with, and the pools that the provider was asked for."""
+    clock, asked = StoryClock(), asked or Asked()
+    snapshot = with_class(*pools, now=clock.now())
+    result = run_virtual(observer(clock, asked).complete(snapshot))
     return result, asked.pools
 
 
@@ -86,6 +95,15 @@ def test_a_pool_without_conditions_is_resolved_and_validated():
     assert snapshot.catalogues[pool.name].instance_types == ()
 
 
+def test_a_pool_of_a_kind_that_nobody_manages_here_is_not_judged():
+    other = NodeClassRef(group="other.io", kind="Other", name="a")
+    pool = builders.node_pool(node_class_ref=other)
+    pool = pool.model_copy(update={"status": NodePoolStatus(conditions=())})
+    snapshot, asked = completed(pool)
+    assert snapshot.node_pools[pool.name] == pool
+    assert asked == []
+
+
 @pytest.mark.parametrize(
     "error", [FencedError("not the leader"), CloudProviderError("the cloud is away")], ids=str
 )
@@ -97,3 +115,13 @@ def test_a_pool_whose_types_cannot_be_listed_is_not_ready(error):
     assert snapshot.catalogues[pool.name].instance_types, "what was listed before stays"
     ready = find_condition(snapshot.node_pools[pool.name].status.conditions, READY)
     assert (ready.status, ready.reason) == ("False", "UnhealthyDependents")
+
+
+@pytest.mark.parametrize(("seconds", "asks"), [(-1, 1), (0, 2)])
+def test_a_nodeclass_is_resolved_again_once_its_period_is_over(seconds, asks):
+    clock, asked, pool = TwoClocks(), Asked(), pool_with()
+    unjudged, snapshot = observer(clock, asked), with_class(pool, now=clock.now())
+    run_virtual(unjudged.complete(snapshot))
+    clock.passes(RESOLVE_PERIOD.total_seconds() + seconds)
+    run_virtual(unjudged.complete(snapshot))
+    assert asked.pools == [pool.name] * asks
