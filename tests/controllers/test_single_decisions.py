@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -40,12 +41,20 @@ from karpenter_core.controllers.reconciling import passes as counted
 from karpenter_core.controllers.reconciling.passes import PassHealth, PassStreak
 from karpenter_core.controllers.reconciling.reconciler import ReconcileResult
 from karpenter_core.controllers.reconciling.throttling import retry_after_seconds
+from karpenter_core.controllers.static.provisioning import StaticProvisioningController
 from karpenter_core.errors import ConflictError, NodeClassNotReadyError, ThrottledError
 from karpenter_core.scheduling import isolation
-from karpenter_core.testing.builders import EPOCH, pod
+from karpenter_core.testing.builders import EPOCH, node_pool, pod
+from karpenter_core.testing.state_builders import node_claim, synced_state
 from tests.controllers.clocks import TwoClocks
 
 SECOND = timedelta(seconds=1)
+
+
+def static_pool(*, replicas=2, uid="uid-default", deleted=None):
+    pool = node_pool(replicas=replicas)
+    metadata = pool.metadata.model_copy(update={"uid": uid, "deletion_timestamp": deleted})
+    return pool.model_copy(update={"metadata": metadata})
 
 
 @pytest.mark.parametrize(("later", "is_recent"), [(timedelta(0), True), (SECOND, False)])
@@ -437,3 +446,43 @@ def test_a_node_is_as_old_as_its_clock_says_and_never_younger_than_nothing():
     series = SimpleNamespace(_current=lambda: (texts, None), _now=lambda: EPOCH)
     lines = "".join(NodeSeries._lifetimes(series, "age"))
     assert lines == 'age{n="a"} 5.0\nage{n="b"} 0.0\nage{n="d"} 0.5\n'
+
+
+@pytest.mark.parametrize(
+    ("pools", "claims", "is_lacking"),
+    [
+        ([static_pool()], 2, True),
+        ([], 0, False),
+        ([static_pool(uid="another")], 0, False),
+        ([static_pool(replicas=None)], 0, False),
+        ([static_pool(deleted=EPOCH)], 0, False),
+        ([static_pool(replicas=1)], 0, True),
+        ([static_pool(replicas=1)], 1, False),
+    ],
+    ids=[
+        "as planned",
+        "gone",
+        "replaced",
+        "dynamic",
+        "deleted",
+        "fewer, none there",
+        "fewer, enough there",
+    ],
+)
+def test_a_claim_is_created_only_while_its_static_pool_still_lacks_one(pools, claims, is_lacking):
+    there = [node_claim(f"web-{number}") for number in range(claims)]
+    controller = SimpleNamespace(_cluster_state=synced_state(*pools, *there))
+    found = StaticProvisioningController._lacks_replicas(controller, static_pool())
+    assert found is is_lacking
+
+
+@pytest.mark.parametrize("noted", [set(), {"web"}])
+def test_pod_events_that_a_failed_write_was_to_cover_are_covered_by_the_next_one(noted):
+    async def refused(_claim, _step):
+        raise ConflictError("changed", status=409)
+
+    controller = SimpleNamespace(_pod_events=set(noted), _apply_step=refused)
+    writing = NodeClaimLifecycleController._write(controller, SimpleNamespace(name="web"), None)
+    with pytest.raises(ConflictError):
+        asyncio.run(writing)
+    assert controller._pod_events == noted

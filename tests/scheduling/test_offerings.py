@@ -114,6 +114,20 @@ def test_offerings_may_override_capacity():
     assert special.allocatable["example.com/ext"] == 12
 
 
+def test_offerings_with_other_overrides_have_other_groups():
+    """Either override alone makes a group, and equal ones share it."""
+    overrides = [
+        {"capacity_override": {"cpu": 8000}},
+        {"overhead_override": {"memory": GIB}},
+        {"capacity_override": {"cpu": 8000}, "overhead_override": {"memory": GIB}},
+        {"capacity_override": {"cpu": 8000}},
+    ]
+    made = sold("groups", ("a", SPOT, 1.0))
+    special = [replace(made.offerings[0], **each) for each in overrides]
+    groups = allocatable_groups(replace(made, offerings=(*made.offerings, *special)))
+    assert [len(group.offerings) for group in groups] == [1, 2, 1, 1]
+
+
 @pytest.mark.parametrize("available", [True, False])
 def test_a_resource_of_some_offerings_is_launched_with_them(available):
     """Cases 52, 53: by the solver and by the list of a launch."""

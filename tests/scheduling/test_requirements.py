@@ -296,6 +296,23 @@ def test_an_unreadable_requirement_is_refused_by_name(operator, values, said):
         req(operator, *values)
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "is_guaranteed"),
+    [
+        (("Gt", "5"), ("Gt", "3"), True),
+        (("Gt", "3"), ("Gt", "3"), True),
+        (("Gt", "2"), ("Gt", "3"), False),
+        (("Exists",), ("Gt", "3"), False),
+        (("Lt", "2"), ("Lt", "3"), True),
+        (("Lt", "3"), ("Lt", "3"), True),
+        (("Lt", "4"), ("Lt", "3"), False),
+        (("Exists",), ("Lt", "3"), False),
+    ],
+)
+def test_a_bound_guarantees_every_wider_one(own, other, is_guaranteed):
+    assert req(*own).guarantees(req(*other)) is is_guaranteed
+
+
 def test_a_claim_guarantees_only_labels_that_all_its_types_have():
     """A launching node may still become any type of its claim."""
     claim = Requirements((req("In", "a", "b", key=ZONE),))

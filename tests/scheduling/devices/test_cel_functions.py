@@ -76,7 +76,14 @@ def test_quantities_are_exact_numbers(expression):
 
 
 @pytest.mark.parametrize(
-    "expression", ['semver("v1.2.3").major() == 1', 'quantity("1.5").asInteger() == 1']
+    "expression",
+    [
+        'semver("v1.2.3").major() == 1',
+        'semver("1.2.3", "yes").major() == 1',
+        "semver(1).major() == 1",
+        'quantity("1.5").asInteger() == 1',
+        'quantity("1").add(true).asInteger() == 2',
+    ],
 )
 def test_a_value_that_is_none_fails_the_selector(expression):
     with pytest.raises(DeviceSelectorError):
