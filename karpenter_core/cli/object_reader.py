@@ -6,6 +6,7 @@ creation time.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, cast, final
 
@@ -35,6 +36,7 @@ _OVERLAY: Final = "NodeOverlay"
 _WORKLOADS: Final = frozenset(
     {"CronJob", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
 )
+_OLDER_VERSION: Final = re.compile("v[0-9]+(alpha|beta)[0-9]+")
 _TEMPLATE_SPEC: Final = ("spec", "template", "spec")
 
 
@@ -144,9 +146,20 @@ class ObjectDecoder:
         if entry.group == _CORE_GROUP and entry.kind != _OVERLAY:
             raise BadInputError(
                 f'{entry.where}: field "kind": unknown kind "{entry.kind}" of {entry.group}'
+                f"{self._remedy(entry)}"
             )
         self._skipped[entry.kind] = self._skipped.get(entry.kind, 0) + 1
         return False
+
+    def _remedy(self, entry: ManifestEntry) -> str:
+        """Return what to do with an object of a version that `karpenter convert` converts."""
+        model = self._models.get((entry.group, entry.kind))
+        api_version = str(entry.manifest.get("apiVersion", ""))
+        is_served = model is not None and api_version in model.resource.api_versions
+        is_older = _OLDER_VERSION.fullmatch(api_version.rpartition("/")[2]) is not None
+        if is_served or not is_older or entry.group not in {group for group, _ in self._models}:
+            return ""
+        return "; `karpenter convert` converts older manifests"
 
     def _read(self, entry: ManifestEntry) -> StateObject:
         from karpenter_core.api.nodepool import NodePool
@@ -157,7 +170,8 @@ class ObjectDecoder:
         try:
             view = view_from_manifest(self._validated(entry), self.codecs)
         except BadInputError as error:
-            raise BadInputError(f"{entry.where}: {_located(error, entry)}") from error
+            text = f"{_located(error, entry)}{self._remedy(entry)}"
+            raise BadInputError(f"{entry.where}: {text}") from error
         except RecursionError as error:
             text = f"{entry.title}: is nested too deeply"
             raise BadInputError(f"{entry.where}: {_as_written(text, entry)}") from error

@@ -49,6 +49,9 @@ def refusal(program, tmp_path, types_file):
     return run
 
 
+CONVERTS = "`karpenter convert` converts older manifests"
+
+
 def bare(manifest):
     """Leave out what the key of a list says already."""
     return {name: manifest[name] for name in manifest if name not in {"apiVersion", "kind"}}
@@ -352,7 +355,15 @@ def test_empty_uids_are_generated(plan):
         ({"nodePools": [pool(limits={"cpu": "lots"})]}, 'spec.limits.cpu: "lots" is no quantity'),
         (
             {"nodePools": [{**POOL, "apiVersion": "karpenter.sh/v1beta1"}]},
-            "apiVersion: must be karpenter.sh/v1, not karpenter.sh/v1beta1",
+            f"apiVersion: must be karpenter.sh/v1, not karpenter.sh/v1beta1; {CONVERTS}",
+        ),
+        (
+            {
+                "apiVersion": "karpenter.sh/v1alpha5",
+                "kind": "Provisioner",
+                "metadata": {"name": "a"},
+            },
+            f'unknown kind "Provisioner" of karpenter.sh; {CONVERTS}',
         ),
     ],
 )  # fmt: skip
