@@ -71,6 +71,10 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         ],
         "preferences add steps whose required part, the only one read, is that of others",
     ),
+    **dict.fromkeys(
+        [("karpenter_core/state/tables.py", "", f"_SHARE: Final = {share}") for share in (31, 33)],
+        "when a table is merged decides how much is copied, not what it holds",
+    ),
     (
         "karpenter_core/disruption/static_scale_down.py",
         "_rank",

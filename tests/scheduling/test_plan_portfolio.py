@@ -18,6 +18,7 @@ from karpenter_core.api.records import LabelSelector, TopologySpread
 from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.placement.engine import PlacementEngine
 from karpenter_core.scheduling.portfolio import plan_portfolio, repacked_plan
+from karpenter_core.scheduling.portfolio.cost_bound import CostBound
 from karpenter_core.scheduling.portfolio.finished_plan import FinishedPlan
 from karpenter_core.scheduling.portfolio.repacked_plan import repacked_steps
 from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
@@ -442,3 +443,16 @@ ZONAL = relaxation_step(zonal=("zone",))
 def test_pods_that_force_nodes_are_placed_first_and_free_ones_last(steps, tier):
     """Between them come those with zones, then those that share or avoid nodes of others."""
     assert plan_portfolio.constraint_tier(steps) == tier
+
+
+def test_the_closer_bound_is_looked_for_once(monkeypatch):
+    """It takes as long as a plan, and further plans would hardly raise it."""
+    genuine, looks = CostBound.closer_steps, []
+
+    def counted(bound, nodes):
+        looks.append(nodes)
+        return genuine(bound, nodes)
+
+    monkeypatch.setattr(CostBound, "closer_steps", counted)
+    solve(problem(free_pods(60), catalogue=UNEVEN), SolveOptions(work_units=10**6))
+    assert len(looks) == 1

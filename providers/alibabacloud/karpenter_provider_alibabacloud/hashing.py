@@ -75,9 +75,7 @@ def _system_disk(spec: ECSNodeClassSpec) -> dict[str, object]:
 def _data_disks(spec: ECSNodeClassSpec) -> list[object]:
     return [
         {
-            **disk.model_dump(
-                mode="json", by_alias=True, exclude_defaults=True, exclude={"volume_size"}
-            ),
+            **disk.model_dump(mode="json", by_alias=True, exclude={"volume_size"}),
             "gib": disk.size_gib,
         }
         for disk in spec.data_disks
