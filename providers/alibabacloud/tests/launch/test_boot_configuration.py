@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from email import message_from_bytes
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,8 @@ from karpenter_core.api.labels import INSTANCE_TYPE
 from karpenter_core.api.nodeclaim import TaintSpec
 from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
 from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_core.testing.builders import instance_type
+from karpenter_provider_alibabacloud.launch.boot_configuration import BootConfiguration
 from providers.alibabacloud.tests.launch.processes import (
     ON_DEMAND,
     ONLY_LARGE,
@@ -191,3 +194,25 @@ def test_claims_whose_boot_configuration_fails_are_told_why(
     assert {str(outcome) for outcome in outcomes} == {str(error)}
     assert {getattr(outcome, "reason", None) for outcome in outcomes} == {reason}
     assert not process.sent()
+
+
+def test_types_of_one_architecture_and_number_of_pods_share_their_user_data():
+    """A launch asks for many types, and each text takes a rendered script."""
+    built = []
+
+    def render(*_, architecture, max_pods, **__):
+        built.append((architecture, max_pods))
+        return f"{architecture} {max_pods}"
+
+    pods = {"a": 10, "b": 10, "c": 20, "arm": 10}
+    configuration = BootConfiguration(
+        None,
+        None,
+        capacity_type="spot",
+        types=SimpleNamespace(image_for=lambda _: str, max_pods=lambda _: pods.get),
+        bootstrapper=SimpleNamespace(user_data=render),
+    )
+    types = [instance_type(name, arch="arm64" if name == "arm" else "amd64") for name in pods]
+    texts = [configuration.user_data(each) for each in (*types, *types)]
+    assert texts == ["amd64 10", "amd64 10", "amd64 20", "arm64 10"] * 2
+    assert built == [("amd64", 10), ("amd64", 20), ("arm64", 10)]
