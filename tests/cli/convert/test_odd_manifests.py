@@ -189,6 +189,24 @@ def test_a_missing_instance_profile_is_told(profile):
     assert ("spec.instanceProfile is not set" in warnings) is not bool(profile)
 
 
+@pytest.mark.parametrize(
+    ("selector", "terms"),
+    [
+        ("subnetSelector", "subnetSelectorTerms"),
+        ("securityGroupSelector", "securityGroupSelectorTerms"),
+    ],
+)
+def test_a_template_without_a_selector_is_converted_and_what_is_missing_is_told(selector, terms):
+    template = yaml.safe_load(TEMPLATE)
+    template["spec"].pop(selector, None)
+    result = convert("-", text=yaml.safe_dump(template))
+    (node_class,) = yaml.safe_load_all(result.stdout)
+    assert terms not in node_class["spec"]
+    assert f"{selector} is not set: EC2NodeClass needs spec.{terms}" in " ".join(
+        result.stderr.split()
+    )
+
+
 def test_a_scale_set_without_a_name_gets_one():
     """Cut out of a larger answer; the name of the NodePool and the reference to its class agree."""
     scale_set = {
