@@ -243,3 +243,19 @@ def test_names_of_removed_nodes_are_forgotten(tmp_path):
         assert registrar._shown == set()
 
     run_kwok(scenario, tmp_path)
+
+
+def test_a_process_that_does_not_lead_tries_again_after_half_a_second(tmp_path):
+    """It may lead soon, and must not keep its thread busy until then."""
+
+    async def scenario(world):
+        world.nodes.failures.append(FencedError("this process does not lead"))
+        await launch(world)
+        await world.clock.sleep(0.4)
+        assert not world.woken
+        await world.clock.sleep(0.2)
+        assert world.woken
+        await world.settle()
+        assert set(world.nodes.nodes) == {"web-1"}
+
+    run_kwok(scenario, tmp_path)
