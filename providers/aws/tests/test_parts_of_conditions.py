@@ -149,9 +149,8 @@ def test_only_a_registered_instance_in_a_reservation_that_stays_is_reserved():
 
 
 def test_values_of_other_types_are_no_expressions():
-    assert (
-        kubelet_expressions({"kubeReserved": {"cpu": 5}, "systemReserved": [], "maxPods": 5}) == {}
-    )
+    reserved = {"cpu": 5, "memory": ["4Gi"], "pid": None}
+    assert kubelet_expressions({"kubeReserved": reserved, "systemReserved": [], "maxPods": 5}) == {}
     assert not _is_number(True)
     assert _is_number(1.5)
 

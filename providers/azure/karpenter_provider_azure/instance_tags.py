@@ -62,7 +62,7 @@ def instance_tags(
     managed = {CLUSTER_TAG: cluster, CLAIM_UID_TAG: claim_uid, BILLING_TAG: BILLING_TAG_VALUE}
     if node_pool:
         managed[NODE_POOL_TAG] = node_pool
-    if claim_name and claim_name_in(vm_name(claim_name)) != claim_name:
+    if claim_name_in(vm_name(claim_name)) != claim_name:
         managed[CLAIM_NAME_TAG] = claim_name
     merged: dict[str, tuple[str, str]] = {}
     for tags in (additional_tags, class_tags, managed):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from karpenter_core.api.labels import ARCH, INSTANCE_TYPE
@@ -275,6 +277,14 @@ def test_options_of_the_node_class_reach_the_instance(process):
     assert {"Password", "PasswordInherit", "DeploymentSetId"}.isdisjoint(
         sent["LaunchConfiguration"]
     )
+
+
+def test_options_of_spot_instances_are_not_sent_for_others(process):
+    spot = {"priceLimit": 9.5, "durationHours": 0, "allocationStrategy": "capacity-optimized"}
+    process.launch_one(claim_of("a", ON_DEMAND), class_of(process.cloud, spot=spot))
+
+    (sent,) = process.sent()
+    assert "9.5" not in json.dumps(sent, default=str)
 
 
 def test_metadata_options_are_launched_by_run_instances(process):

@@ -69,7 +69,7 @@ def newest_node_image_versions(
     for entry in listed:
         key = (str(entry.get("os") or ""), str(entry.get("sku") or ""))
         version = str(entry.get("version") or "")
-        if key[0] in wanted and version and is_newer(version, newest.get(key, "")):
+        if key[0] in wanted and is_newer(version, newest.get(key, "")):
             newest[key] = version
     return newest
 

@@ -12,8 +12,8 @@ from .values import SUBSCRIPTION
 
 def test_rows_of_all_pages_are_returned(client, server):
     """# case 120"""
-    server.reply(200, {"data": [{"name": "a"}], "$skipToken": "two"})
-    server.reply(200, {"data": [{"name": "b"}]})
+    server.reply(200, {"data": [{"name": "a"}], "$skipToken": "two", "resultTruncated": "true"})
+    server.reply(200, {"data": [{"name": "b"}], "resultTruncated": "false"})
 
     rows = graph.query(client, "Resources | take 2")
 
