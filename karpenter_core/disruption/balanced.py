@@ -107,7 +107,7 @@ def balanced_scores(
         if policy != BALANCED:
             scores.append(BalancedScore(pool=pool, policy=policy, approved=True))
             continue
-        share = prices.cost_per_hour(members) / total if total > 0 and len(by_pool) > 1 else 1.0
+        share = prices.cost_per_hour(members) / total if total > 0 else 1.0
         scores.append(_score(pool, members, savings_per_hour * share, totals.get(pool)))
     return tuple(scores)
 

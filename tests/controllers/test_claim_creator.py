@@ -154,6 +154,18 @@ async def test_a_refusal_is_predicted_before_creation():
     assert "has reached its limit" in creator.refusal(planned(pod("one", cpu="3")))
 
 
+async def test_claims_that_a_limit_of_launches_holds_back_are_counted():
+    creator, server, _ = desk(max_nodes_total=2)
+    server.answer.set()
+    assert made(await create(creator, five())) == 2
+
+    held = creator._runtime.metrics.registry.get_sample_value(
+        "karpenter_nodeclaims_held_back_total",
+        {"nodepool": "default", "reason": "max_nodes_total"},
+    )
+    assert held == 3
+
+
 async def test_claims_that_belong_together_are_all_created_or_none():
     creator, server, _ = desk(max_nodes_total=4)
     server.answer.set()

@@ -41,11 +41,15 @@ from karpenter_core.controllers.reconciling import passes as counted
 from karpenter_core.controllers.reconciling.passes import PassHealth, PassStreak
 from karpenter_core.controllers.reconciling.reconciler import ReconcileResult
 from karpenter_core.controllers.reconciling.throttling import retry_after_seconds
-from karpenter_core.controllers.static.provisioning import StaticProvisioningController
+from karpenter_core.controllers.static.provisioning import (
+    LIMITED_SECONDS,
+    StaticProvisioningController,
+)
 from karpenter_core.errors import ConflictError, NodeClassNotReadyError, ThrottledError
 from karpenter_core.scheduling import isolation
-from karpenter_core.testing.builders import EPOCH, node_pool, pod
-from karpenter_core.testing.state_builders import node_claim, synced_state
+from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.testing.builders import EPOCH, catalogue, instance_type, node_pool, pod
+from karpenter_core.testing.state_builders import node_claim, ready_node_pool, synced_state
 from tests.controllers.clocks import TwoClocks
 
 SECOND = timedelta(seconds=1)
@@ -474,6 +478,22 @@ def test_a_claim_is_created_only_while_its_static_pool_still_lacks_one(pools, cl
     controller = SimpleNamespace(_cluster_state=synced_state(*pools, *there))
     found = StaticProvisioningController._lacks_replicas(controller, static_pool())
     assert found is is_lacking
+
+
+@pytest.mark.parametrize("types", [[instance_type("a", offerings=[])], []])
+def test_a_static_pool_without_an_available_type_is_tried_again_without_an_event(types):
+    pool = ready_node_pool(static_pool())
+    found = synced_state(pool, catalogues={pool.name: catalogue(*types)})
+    controller = SimpleNamespace(
+        _cluster_state=found,
+        _freshness=SimpleNamespace(stale_or_wake=lambda *_: ()),
+        _problem_settings=SimpleNamespace(aliases={}, well_known=frozenset()),
+        _solve=SolveOptions(),
+        _log=SimpleNamespace(info=lambda *_, **__: None),
+        _reconciler=SimpleNamespace(wake=None),
+    )
+    result = asyncio.run(StaticProvisioningController.reconcile(controller, pool.name))
+    assert result.requeue_after == LIMITED_SECONDS
 
 
 @pytest.mark.parametrize("noted", [set(), {"web"}])

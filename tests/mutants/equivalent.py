@@ -80,11 +80,23 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "_rank",
         "return (_UNLAUNCHED, True, 0.0, *tie)",
     ): "compared among claims without an instance only, which all have it",
+    **dict.fromkeys(
+        [
+            ("karpenter_core/disruption/simulation.py", "DisruptionSimulation.__init__", change)
+            for change in ("self._avoid_unsettled = True", "self._avoid_unsettled = False -> pass")
+        ],
+        "the first preparation sets it before it is read",
+    ),
     (
-        "karpenter_core/disruption/simulation.py",
-        "DisruptionSimulation.__init__",
-        "self._avoid_unsettled = True",
-    ): "the first preparation sets it before it is read",
+        "karpenter_core/scheduling/explain/limit_constraints.py",
+        "narrow_by_limits",
+        "if ((not pool.limited) and pool.has_ample_limits(remaining, 1)):",
+    ): "ample limits leave every option as it is: looked at first because it is cheaper",
+    (
+        "karpenter_core/scheduling/compiled/pod_classes.py",
+        "classify_pods_steps",
+        "for number, pod in enumerate(problem.pods, start=2):",
+    ): "it only counts the pods between two steps",
     **dict.fromkeys(
         [
             (
