@@ -124,7 +124,7 @@ class _PlacedPods:
         for group in self._compiled.classes[number].counted:
             tally = self._tally(group)
             domains = self._domains(group, column)
-            if not domains:
+            if not domains and self._may_count(group, column):
                 tally.free += count
             tally.known.update(domains)
             for domain in domains:
@@ -148,7 +148,7 @@ class _PlacedPods:
             return is_first or tally.free > 0 or tally.most[domains[0]] > grows
         if group.kind is TopologyKind.SPREAD:
             return tally.others[domains[0]] <= self._least(group, number, tally) + group.max_skew
-        return all(tally.others[domain] <= grows for domain in domains)
+        return any(tally.others[domain] <= grows for domain in domains)
 
     def _least(self, group: TopologyGroup, number: int, tally: _Tally) -> int:
         """Return the lowest count that a spread constraint measures by, with all placed pods."""
@@ -156,11 +156,16 @@ class _PlacedPods:
         allowed = None if group.is_host else self._topology(number).allowed[self._axes[group.key]]
         if allowed is not None:
             usable = {domain for domain in usable if allowed[domain]}
-        if not usable or len(usable) < group.min_domains:
+        if len(usable) < group.min_domains:
             return 0
         levels = [tally.most[domain] for domain in usable]
         shares = fill_levels(levels, [tally.free] * len(levels), tally.free)
-        return min(level + share for level, share in zip(levels, shares, strict=True))
+        return min((sum(each) for each in zip(levels, shares, strict=True)), default=0)
+
+    def _may_count(self, group: TopologyGroup, column: int) -> bool:
+        """Tell whether a group counts the pods of a node, or will when the node is decided."""
+        signature = int(self._compiled.node_signatures[column])
+        return counts_on_node(group, signature, self._compiled.signatures, lenient=True)
 
     def _domains(self, group: TopologyGroup, column: int) -> tuple[int, ...]:
         """Return the domains in which a group counts the pods of a node."""

@@ -24,11 +24,17 @@ def webs(count, *, start=0, **options):
     return [pod(f"web-{number}", **options) for number in range(start, start + count)]
 
 
-def in_zone(letter, *bound, name="", **options):
+def in_zone(letter, *bound, name="", labels=None):
     """Make a node with pods that are bound to it."""
     name = name or f"node-{letter}"
     pods = [replaced(each, node_name=name) for each in bound]
-    return existing_node(name, labels={ZONE: f"zone-{letter}"}, bound=pods, **options)
+    return existing_node(name, labels={ZONE: f"zone-{letter}", **(labels or {})}, bound=pods)
+
+
+def claim_in(*zones):
+    """Make a claim that may be launched in these zones."""
+    requirements = Requirements([Requirement.of(ZONE, "In", zones)])
+    return replace(existing_node("claim"), node_name="", labels={}, requirements=requirements)
 
 
 def lost(*nodes, placed, waiting=(), is_judged=lambda _: True):
@@ -107,6 +113,15 @@ def test_a_node_that_others_have_filled_up_to_the_skew_is_lost():
     nodes = in_zone("a"), in_zone("b", *pods[:2])
     assert lost(*nodes, placed={"node-b": pods[2:3], "node-a": pods[3:]}) == []
     assert lost(*nodes, placed={"node-b": pods[2:]}) == ["web-2"]
+    assert lost(*nodes, placed={"node-b": pods[2:3]}) == ["web-2"]
+
+
+def test_nodes_that_are_not_there_yet_are_no_hosts_to_measure_by():
+    pods = webs(4, topology_spread=spread(HOSTNAME, max_skew=2))
+    nodes = in_zone("a", pods[0]), in_zone("b", *pods[1:3])
+    assert lost(*nodes, placed={"node-b": pods[3:]}) == []
+    assert lost(*nodes, in_zone("a", name="new"), placed={"node-b": pods[3:]}) == ["web-3"]
+    assert lost(*nodes, claim_in("zone-a"), placed={"node-b": pods[3:]}) == []
 
 
 def test_a_pod_loses_its_place_to_one_that_it_avoids():
@@ -142,14 +157,49 @@ def test_the_first_of_pods_that_follow_each_other_keeps_its_place():
 
 def test_pods_on_a_claim_whose_zone_is_open_keep_their_places():
     pods = webs(4)
-    open_claim = replace(
-        existing_node("claim"),
-        node_name="",
-        labels={},
-        requirements=Requirements([Requirement.of(ZONE, "In", ("zone-a", "zone-b"))]),
-    )
-    nodes = open_claim, in_zone("a"), in_zone("b", *pods[:2])
+    nodes = claim_in("zone-a", "zone-b"), in_zone("a"), in_zone("b", *pods[:2])
     assert lost(*nodes, placed={"claim": pods[2:]}) == []
+
+
+def test_a_claim_is_lost_to_a_pod_when_one_that_it_avoids_is_wherever_the_claim_may_be():
+    lonely, others = pod("lonely", "db", pod_anti_affinity=term(ZONE, WEB)), webs(2)
+    here, there = in_zone("a", others[0]), in_zone("b", others[1])
+    claim, placed = claim_in("zone-a", "zone-b"), {"claim": [lonely]}
+    assert lost(claim, here, in_zone("b"), placed=placed) == []
+    assert lost(claim, here, there, placed=placed) == ["lonely"]
+
+
+def test_a_pod_keeps_its_place_while_the_one_that_it_follows_may_come_there():
+    follower, target = pod("follower", pod_affinity=term(ZONE, DB)), pod("target", "db")
+    nodes = in_zone("a"), claim_in("zone-a", "zone-b")
+    placed = {"node-a": [follower], "claim": [target]}
+    assert lost(*nodes, in_zone("b", pod("other", "db")), placed=placed) == []
+
+
+def test_the_zone_of_a_claim_counts_once_a_pod_is_placed_there():
+    pods = webs(4)
+    nodes = claim_in("zone-a"), in_zone("b", *pods[:2])
+    assert lost(*nodes, placed={"node-b": pods[2:3]}) == []
+    assert lost(*nodes, placed={"claim": pods[3:], "node-b": pods[2:3]}) == ["web-2"]
+
+
+def test_pods_on_nodes_that_do_not_count_change_nothing():
+    """Those on nodes that the pod may not be on are not counted for its spread."""
+    mine, plain = webs(3, node_selector={"team": "a"}), webs(2, start=3, topology_spread=())
+    labels = {"team": "a"}
+    nodes = (
+        in_zone("a", name="theirs"),
+        in_zone("a", labels=labels),
+        in_zone("b", *mine[:2], labels=labels),
+    )
+    assert lost(*nodes, placed={"node-b": mine[2:], "theirs": plain}) == ["web-2"]
+    assert lost(*nodes, placed={"node-b": mine[2:], "node-a": plain}) == []
+
+
+def test_a_pod_whose_node_is_in_no_zone_for_it_is_lost_only_to_others_of_its_kind():
+    """What else keeps it from there is found when it is planned."""
+    pods = webs(2, node_selector={ZONE: "zone-c"})
+    assert lost(in_zone("a"), placed={"node-a": pods[:1]}) == []
 
 
 @given(problems())
