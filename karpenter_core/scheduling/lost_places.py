@@ -51,8 +51,6 @@ def pods_without_domain(
             replace(problem, pods=tuple(shapes.values())), SolveOptions(), CatalogueCache()
         )
     )
-    if not compiled.topology_groups.all:
-        return frozenset()
     return _PlacedPods(compiled, placed, without_place).without_domain(is_judged)
 
 
@@ -124,8 +122,8 @@ class _PlacedPods:
         for group in self._compiled.classes[number].counted:
             tally = self._tally(group)
             domains = self._domains(group, column)
-            if not domains and self._may_count(group, column):
-                tally.free += count
+            if not domains and self._compiled.nodes[column].requirements is not None:
+                tally.free += count  # its labels are not decided yet
             tally.known.update(domains)
             for domain in domains:
                 tally.most[domain] += count
@@ -141,7 +139,7 @@ class _PlacedPods:
         """Tell whether a placed pod, which is counted already, may be bound to its node."""
         domains = self._domains(group, column)
         if not domains:
-            return True  # not decided yet
+            return True
         tally, grows = self._tally(group), group.index in self._topology(number).grows
         if group.kind is TopologyKind.AFFINITY:
             is_first = grows and tally.others.total() == 1
@@ -161,11 +159,6 @@ class _PlacedPods:
         levels = [tally.most[domain] for domain in usable]
         shares = fill_levels(levels, [tally.free] * len(levels), tally.free)
         return min((sum(each) for each in zip(levels, shares, strict=True)), default=0)
-
-    def _may_count(self, group: TopologyGroup, column: int) -> bool:
-        """Tell whether a group counts the pods of a node, or will when the node is decided."""
-        signature = int(self._compiled.node_signatures[column])
-        return counts_on_node(group, signature, self._compiled.signatures, lenient=True)
 
     def _domains(self, group: TopologyGroup, column: int) -> tuple[int, ...]:
         """Return the domains in which a group counts the pods of a node."""

@@ -468,8 +468,6 @@ def _without_lost(
         lost = pods_without_domain(waiting, placed, is_judged)
     except Exception:  # a pod that cannot be evaluated is found, and named, when it is planned
         return places, unplaced
-    if not lost:
-        return places, unplaced
     kept = {node: [pod for pod in pods if pod.uid not in lost] for node, pods in places.items()}
     return (
         {node: pods for node, pods in kept.items() if pods},

@@ -31,9 +31,11 @@ def in_zone(letter, *bound, name="", labels=None):
     return existing_node(name, labels={ZONE: f"zone-{letter}", **(labels or {})}, bound=pods)
 
 
-def claim_in(*zones):
-    """Make a claim that may be launched in these zones."""
-    requirements = Requirements([Requirement.of(ZONE, "In", zones)])
+def claim_in(*zones, **labels):
+    """Make a claim that may be launched in these zones, with these values of other labels."""
+    requirements = Requirements(
+        Requirement.of(key, "In", values) for key, values in {ZONE: zones, **labels}.items()
+    )
     return replace(existing_node("claim"), node_name="", labels={}, requirements=requirements)
 
 
@@ -194,6 +196,8 @@ def test_pods_on_nodes_that_do_not_count_change_nothing():
     )
     assert lost(*nodes, placed={"node-b": mine[2:], "theirs": plain}) == ["web-2"]
     assert lost(*nodes, placed={"node-b": mine[2:], "node-a": plain}) == []
+    may_count = claim_in("zone-a", team=("a", "b"))
+    assert lost(*nodes, may_count, placed={"node-b": mine[2:], "claim": plain}) == []
 
 
 def test_a_pod_whose_node_is_in_no_zone_for_it_is_lost_only_to_others_of_its_kind():

@@ -239,23 +239,26 @@ def zonal_pods(count: int):
     return [zonal_pod(f"web-{number}", topology_spread=zonal_spread()) for number in range(count)]
 
 
-def planned_after(*objects, placed, nominated=False):
-    """Return the names of the pods that a pass would plan, with pods on their places."""
-    pods = [each for pods in placed.values() for each in pods]
+def input_after(*objects, placed, nominated=False):
+    """Return the input of a pass, with pods on their places."""
     if nominated:
         placed = {
             node: [msgspec.structs.replace(each, nominated_node_name=node) for each in pods]
             for node, pods in placed.items()
         }
-        pods = [each for pods in placed.values() for each in pods]
-    builder = synced_state(*objects, *pods)
+    builder = synced_state(*objects, *(each for pods in placed.values() for each in pods))
     builder.apply_event(
         PodsDecided(
             placed={each.uid: node for node, pods in placed.items() for each in pods}, at=EPOCH
         )
     )
-    problem = build_provisioning_input(builder.snapshot(), now=EPOCH).problem
-    return sorted(each.name for each in problem.pods)
+    return build_provisioning_input(builder.snapshot(), now=EPOCH)
+
+
+def planned_after(*objects, placed, **options):
+    """Return the names of the pods that a pass would plan, with pods on their places."""
+    found = input_after(*objects, placed=placed, **options)
+    return sorted(each.name for each in found.problem.pods)
 
 
 @pytest.mark.parametrize("nominated", [False, True])
@@ -267,6 +270,18 @@ def test_a_pod_that_its_spread_keeps_from_its_place_is_planned_again_at_once(nom
     assert planned_after(*as_planned, placed=placed, nominated=nominated) == []
     otherwise = (*in_zone("a", "zone-a"), *in_zone("b", "zone-b", first, second))
     assert planned_after(*otherwise, placed=placed, nominated=nominated) == [fourth.name]
+    kept = input_after(*otherwise, placed=placed, nominated=nominated).placed_pods
+    assert {node: [each.name for each in pods] for node, pods in kept.items()} == {
+        "a": [third.name]
+    }
+
+
+def test_pods_that_wait_for_a_place_may_make_up_for_one_in_the_same_zone():
+    pods = zonal_pods(4)
+    nodes = (*in_zone("a", "zone-a"), *in_zone("b", "zone-b", *pods[:2]))
+    assert planned_after(*nodes, placed={"b": pods[2:3]}) == ["web-2"]
+    waiting = zonal_pods(5)[3:]
+    assert planned_after(*nodes, *waiting, placed={"b": pods[2:3]}) == ["web-3", "web-4"]
 
 
 def test_a_pod_that_waits_for_others_to_leave_its_node_keeps_its_place():
