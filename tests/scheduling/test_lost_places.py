@@ -98,16 +98,21 @@ def test_the_skew_decides_at_its_limit():
 
 
 def test_only_zones_that_the_pod_may_be_in_are_measured_by():
-    here = {"node_selector": {ZONE: "zone-b"}}
-    pods = webs(3, **here)
-    assert lost(in_zone("a"), in_zone("b", *pods[:2]), placed={"node-b": pods[2:]}) == []
+    for policy in ("Honor", "Ignore"):
+        pods = webs(
+            3,
+            node_selector={ZONE: "zone-b"},
+            topology_spread=spread(node_affinity_policy=policy),
+        )
+        assert lost(in_zone("a"), in_zone("b", *pods[:2]), placed={"node-b": pods[2:]}) == []
 
 
 def test_too_few_zones_are_measured_by_none():
     pods = webs(4, topology_spread=spread(min_domains=2))
     assert lost(in_zone("b", *pods[:1]), placed={"node-b": pods[1:2]}) == ["web-1"]
-    pods = webs(4)
-    assert lost(in_zone("b", *pods[:1]), placed={"node-b": pods[1:2]}) == []
+    for enough in (None, 1):
+        pods = webs(4, topology_spread=spread(min_domains=enough))
+        assert lost(in_zone("b", *pods[:1]), placed={"node-b": pods[1:2]}) == []
 
 
 def test_a_node_that_others_have_filled_up_to_the_skew_is_lost():
@@ -201,7 +206,7 @@ def test_pods_on_nodes_that_do_not_count_change_nothing():
 
 
 def test_a_pod_whose_node_is_in_no_zone_for_it_is_lost_only_to_others_of_its_kind():
-    """What else keeps it from there is found when it is planned."""
+    """Other reasons that keep it from there are found when it is planned."""
     pods = webs(2, node_selector={ZONE: "zone-c"})
     assert lost(in_zone("a"), placed={"node-a": pods[:1]}) == []
 
