@@ -18,6 +18,7 @@ from karpenter_core.controllers.nodeclaim.admission import (
     IDLE_SECONDS,
     MAX_NOMINATIONS_PER_POD,
     MAXIMUM_SECONDS,
+    NOMINATION_SECONDS,
     POLL_SECONDS,
     RENEWAL_SECONDS,
     NodeAdmission,
@@ -233,6 +234,31 @@ def test_a_pod_that_cannot_be_written_holds_up_no_node():
     scene = Admissions(plain("a"), plain("bb"))
     scene.error = ConflictError("changed", status=409)
     assert scene.play(0.0) == [AT_ONCE]
+
+
+def test_an_api_server_that_does_not_answer_nominations_holds_up_nodes_for_seconds():
+    """A webhook for pods may time out, and a busy API server asks to wait: nodes must be admitted."""
+    scene = Admissions(plain("a"), plain("bb"))
+    scene.answer_seconds = 50.0
+    assert scene.play(0.0) == [pytest.approx(NOMINATION_SECONDS, abs=0.21)]
+
+
+def test_a_renewal_that_is_not_answered_holds_up_the_next_node_for_seconds():
+    scene = Admissions(plain("a"), plain("bb"))
+
+    async def story():
+        running = asyncio.create_task(scene.admission.run())
+        await scene.admission.admit(scene.claims[0], scene.nodes[0])
+        scene.answer_seconds = 50.0
+        scene.show(0, nominated_node_name="")
+        await asyncio.sleep(2 * POLL_SECONDS)
+        begun = scene.clock.monotonic()
+        scene.answer_seconds = 0.0
+        await scene.admission.admit(scene.claims[1], scene.nodes[1])
+        running.cancel()
+        assert scene.clock.monotonic() - begun == pytest.approx(NOMINATION_SECONDS, abs=0.31)
+
+    run_virtual(story())
 
 
 def test_few_nominations_are_under_way_at_once(monkeypatch):

@@ -22,6 +22,7 @@ from karpenter_core.api.conditions import is_unknown
 from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.controllers.provisioning.new_claims import DECISION
 from karpenter_core.errors import ApiError
+from karpenter_core.kube.pacing import time_limit
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.kube.resources import PODS
 from karpenter_core.lifecycle.nodeclaim.nomination import (
@@ -57,6 +58,8 @@ CONCURRENCY: Final = 32
 RENEWAL_SECONDS: Final = 10.0
 """The time for which an admitted node's nominations are renewed: the scheduler's longest back-off."""
 NOMINATION_ROUNDS: Final = 2
+NOMINATION_SECONDS: Final = 10.0
+"""The longest time that the nominations of an admission, or of a renewal, are waited for."""
 RENEWAL_SECONDS_PER_POD: Final = 0.0002
 """Renewal interval per pod of a group, so that large groups take a small part of the time."""
 MAX_NOMINATIONS_PER_POD: Final = 8
@@ -189,8 +192,7 @@ class NodeAdmission:
             ),
         )
         try:
-            for _ in range(NOMINATION_ROUNDS):
-                await self._nominate_pods(group)
+            await self._nominate_in_time(group, rounds=NOMINATION_ROUNDS)
         except Exception as error:
             for waiting_node in waiting_nodes:
                 if not waiting_node.admitted.done():
@@ -215,8 +217,21 @@ class NodeAdmission:
         for group in self._groups:
             if now >= group.renewed_at + len(group.planned_pods) * RENEWAL_SECONDS_PER_POD:
                 group.renewed_at = now
-                await self._nominate_pods(group)
+                await self._nominate_in_time(group, rounds=1)
         self._renewed_version = snapshot.version
+
+    async def _nominate_in_time(self, group: _AdmittedGroup, *, rounds: int) -> None:
+        """Nominate pods for some seconds at most: other nodes wait for their admission meanwhile."""
+        try:
+            async with time_limit(self._clock, NOMINATION_SECONDS):
+                for _ in range(rounds):
+                    await self._nominate_pods(group)
+        except TimeoutError:
+            self._log.warning(
+                "nominations of pods take too long, their nodes are admitted without",
+                nodes=len(group.claims),
+                seconds=NOMINATION_SECONDS,
+            )
 
     async def _nominate_pods(self, group: _AdmittedGroup) -> int:
         """Nominate pods for the nodes of a group; return how many were nominated."""
