@@ -12,6 +12,7 @@ from karpenter_core.api.quantities import Quantity
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.object_writer import ObjectWriter
+from karpenter_core.controllers.provisioning import claim_creator
 from karpenter_core.controllers.provisioning.claim_creator import (
     UNWANTED,
     ClaimCreator,
@@ -310,7 +311,7 @@ def test_a_creation_that_is_refused_is_not_repeated(error):
     assert (len(server.times), made(creation), server.read_back) == (1, 0, [])
 
 
-@pytest.mark.parametrize("status", [400, 403, 413, 422])
+@pytest.mark.parametrize("status", [400, 401, 403, 413, 422])
 def test_a_refusal_by_the_api_server_is_said_on_the_nodepool(status):
     """A policy or a quota refuses the next NodeClaim too: the log alone would tell nobody."""
     server, _ = sent(ApiError("POST nodeclaims: denied by policy", status=status))
@@ -330,6 +331,50 @@ def test_a_refusal_by_the_api_server_is_said_on_the_nodepool(status):
 )
 def test_an_error_that_passes_is_not_said_on_the_nodepool(error):
     assert sent(*[error] * 9)[0].notices == []
+
+
+OUTAGE = ApiError(
+    'POST nodeclaims: Internal error occurred: failed calling webhook "claims.example.com": failed to '
+    'call webhook: Post "https://claims.example.svc:443/": context deadline exceeded',
+    status=500,
+)
+
+
+def test_a_webhook_that_does_not_answer_is_tried_twice_and_said_on_the_nodepool():
+    """Each call may take half a minute, and the whole pass waits: it is made again soon."""
+    server, creation = sent(*[OUTAGE] * 9)
+    assert len(server.times) == 2
+    assert creation.rejected == {0: str(OUTAGE)}
+    (notice,) = server.notices
+    assert notice.reason == "NodeClaimRefused"
+    assert "failed calling webhook" in notice.message
+
+
+async def test_a_webhook_that_does_not_answer_is_not_asked_for_each_claim(monkeypatch):
+    """A thousand claims, 32 at a time, would keep the pass for minutes."""
+    monkeypatch.setattr(claim_creator, "CONCURRENCY", 2)
+    monkeypatch.setattr(claim_creator, "RETRY_SECONDS", 0)
+    creator, server, _ = desk()
+    server.answer.set()
+    server.refuse = OUTAGE
+
+    creation = await create(creator, five())
+
+    assert server.asked == 4
+    assert creation.rejected == dict.fromkeys(range(5), str(OUTAGE))
+
+
+async def test_a_claim_that_the_api_server_refuses_keeps_no_other_from_being_created():
+    """A policy may look at anything in it: the answer for one says nothing of the next."""
+    creator, server, _ = desk()
+    server.answer.set()
+    server.refuse = ApiError("denied by policy", status=403)
+
+    creation = await create(creator, five())
+
+    assert server.asked == 5
+    assert creation.rejected == dict.fromkeys(range(5), "denied by policy")
+    assert creation.refused == {}
 
 
 async def test_a_claim_that_is_not_wanted_at_its_turn_is_not_created():

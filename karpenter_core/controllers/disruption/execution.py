@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import structlog
@@ -20,7 +21,7 @@ from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.disruption.command_records import command_notice, command_obstacle
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef
 from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
-from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
+from karpenter_core.controllers.reconciling.reconciler import ExponentialBackoff, PeriodicLoop
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.command import with_candidates
 from karpenter_core.disruption.command_queue import (
@@ -32,6 +33,7 @@ from karpenter_core.disruption.drift_backoff import DriftBackoff
 from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.disruption.validation import CommandRejection
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError
+from karpenter_core.kube.refusals import is_refusal, refused_write_notice
 from karpenter_core.lifecycle.claim_status import with_condition, without_condition
 from karpenter_core.lifecycle.node.termination import (
     disrupted_patch,
@@ -47,7 +49,6 @@ from karpenter_core.state.events import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from datetime import datetime
 
     from structlog.typing import FilteringBoundLogger
 
@@ -70,6 +71,8 @@ ATTEMPTS: Final = 4
 RETRY_SECONDS: Final = 0.5
 PERIOD_SECONDS: Final = 1.0  # upstream default
 IDLE_SECONDS: Final = 60.0
+DELETION_BACKOFF: Final = ExponentialBackoff(base_seconds=1.0, maximum_seconds=10.0)
+"""Waits between attempts to delete claims that the API server refuses to delete; upstream's."""
 
 
 class _CommandFailure(NamedTuple):
@@ -88,6 +91,16 @@ class _RunningCommand:
     started_at: datetime
     pending_replacements: list[str]
     """Names of the replacements that are not ready yet."""
+    delete_after: datetime
+    """The time of the next attempt to delete the candidates' claims."""
+    failed_deletions: int = 0
+
+    def wait_to_delete(self, now: datetime) -> None:
+        """Put off the next deletion after one that failed; nothing while one is put off."""
+        if now >= self.delete_after:
+            self.failed_deletions += 1
+            wait = DELETION_BACKOFF.seconds(self.failed_deletions)
+            self.delete_after = now + timedelta(seconds=wait)
 
     @property
     def provider_ids(self) -> frozenset[str]:
@@ -209,6 +222,7 @@ class CommandQueue:
                 command=command,
                 decision=decision,
                 started_at=self._steady.now(),
+                delete_after=self._steady.now(),
                 pending_replacements=[name for name in names if name is not None],
             )
         )
@@ -302,10 +316,11 @@ class CommandQueue:
         problem = self._check_replacements(entry)
         late = "replacements were not ready in time"
         if not problem and not entry.pending_replacements:
-            if await self._delete_all(entry.command):
+            if self._steady.now() >= entry.delete_after and await self._delete_all(entry.command):
                 self._running.remove(entry)
                 self._record_drift_result(entry.command, succeeded=True)
                 return
+            entry.wait_to_delete(self._steady.now())
             late = "nodeclaims could not be deleted"
         if problem or self._is_late(entry):
             await self._roll_back(entry, problem or late)
@@ -348,6 +363,8 @@ class CommandQueue:
             self._log.error(
                 "could not delete nodeclaim", NodeClaim={"name": claim.name}, error=str(error)
             )
+            if is_refusal(error):
+                self._writer.publish(refused_write_notice(claim.ref, error))
             return False
         if deleted:
             self._records.record_deleted(candidate, command)

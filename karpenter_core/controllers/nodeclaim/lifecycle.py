@@ -41,6 +41,7 @@ from karpenter_core.controllers.reconciling.reconciler import (
     ReconcileResult,
 )
 from karpenter_core.errors import ApiError, ConflictError
+from karpenter_core.kube.refusals import is_refusal, refused_write_notice
 from karpenter_core.lifecycle.changes import LifecycleStep, merge_steps, soonest
 from karpenter_core.lifecycle.claim_status import with_initial_conditions
 from karpenter_core.lifecycle.nodeclaim.consistency import consistency_step
@@ -227,7 +228,16 @@ class NodeClaimLifecycleController:
         self._reconciler.wake(name)
 
     async def reconcile(self, name: str) -> ReconcileResult:
-        """Advance one claim as far as possible."""
+        """Advance one claim as far as possible; report a write that the API server refuses."""
+        try:
+            return await self._advance(name)
+        except ApiError as error:
+            claim = self._cluster_state.snapshot().node_claims.get(name)
+            if claim is not None and is_refusal(error):
+                self._writer.publish(refused_write_notice(claim.ref, error))
+            raise
+
+    async def _advance(self, name: str) -> ReconcileResult:
         snapshot = self._cluster_state.snapshot()
         claim = snapshot.node_claims.get(name)
         if claim is None:
@@ -248,7 +258,7 @@ class NodeClaimLifecycleController:
         step = await self._claim_after_launch(claim)
         if step is None:
             # The launch took time: start again with the claim as it is now.
-            return await self.reconcile(name)
+            return await self._advance(name)
         if not step.delete:  # liveness and expiry apply to unlaunched claims too
             step = await self._with_progress(step)
         return await self._write(claim, step)

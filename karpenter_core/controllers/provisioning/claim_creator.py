@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import count as counting
 from typing import TYPE_CHECKING, Final, final
 
@@ -30,6 +29,7 @@ from karpenter_core.errors import (
     KarpenterError,
     NotFoundError,
 )
+from karpenter_core.kube.refusals import REFUSED_WINDOW, is_refusal, is_webhook_outage
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.nodeclaim.node_claim_builder import created_metric
@@ -60,11 +60,10 @@ __all__ = ["ClaimCreator", "CreatedClaims"]
 CONCURRENCY: Final = 32
 """More than enough to use up the API requests per second."""
 ATTEMPTS: Final = 6
+OUTAGE_ATTEMPTS: Final = 2
+"""Attempts while an admission webhook does not answer: the pass waits for each of them."""
 RETRY_SECONDS: Final = 0.5
 _SERVER_ERROR: Final = 500
-_REFUSALS: Final = frozenset({400, 403, 413, 422})
-"""Answers that an object gets because of its content, its size, or a policy about it."""
-REFUSED_WINDOW: Final = timedelta(minutes=15)
 _GONE: Final = "nodepool is gone"
 UNWANTED: Final = "it is not wanted any more"
 
@@ -74,11 +73,14 @@ class CreatedClaims:
     """The result for a batch of planned claims, in their order.
 
     `names` are the created claims, None for a claim that was not created; `refused` has the reason for
-    each claim that a limit of the pool or a launch limit refused. Those are planned again later.
+    each claim that a limit of the pool or a launch limit refused. `rejected` has the API server's
+    answer for each claim that an admission policy, a webhook or a quota refused. Both are planned
+    again later.
     """
 
     names: tuple[str | None, ...]
     refused: Mapping[int, str]
+    rejected: Mapping[int, str]
 
 
 @final
@@ -135,11 +137,16 @@ class ClaimCreator:
         grants = {n: next(self._granted) for n in under_way}
         self._planned_in_flight.update((grant, planned[n]) for n, grant in grants.items())
         slots = self._take_slots(under_way)
+        rejected: dict[int, str] = {}
+        outages: dict[str, str] = {}
 
         async def create(number: int) -> str | None:
             try:
                 if not is_wanted():
                     refused[number] = UNWANTED
+                    return None
+                if why := outages.get(planned[number].pool):
+                    rejected[number] = why
                     return None
                 return await self._create_one(
                     planned[number],
@@ -148,6 +155,11 @@ class ClaimCreator:
                     annotations=annotations[number] if annotations else {},
                     slot=slots.get(number, ""),
                 )
+            except ApiError as error:
+                rejected[number] = str(error)
+                if is_webhook_outage(error):  # each call may take half a minute
+                    outages[planned[number].pool] = str(error)
+                return None
             finally:
                 self._count_created(under_way, number)
                 del self._planned_in_flight[grants[number]]
@@ -160,7 +172,9 @@ class ClaimCreator:
                 self._planned_in_flight.pop(grants[number], None)
             self._slots_in_flight.difference_update(slots.values())
         created = dict(zip(grants, names, strict=True))
-        return CreatedClaims(names=tuple(map(created.get, range(len(planned)))), refused=refused)
+        return CreatedClaims(
+            names=tuple(map(created.get, range(len(planned)))), refused=refused, rejected=rejected
+        )
 
     def _count_created(self, under_way: dict[int, str], number: int) -> None:
         pool = under_way.pop(number, None)
@@ -280,7 +294,11 @@ class ClaimCreator:
         annotations: Mapping[str, str],
         slot: str,
     ) -> str | None:
-        """Create one claim; `slot` is the slot of a static pool's claim, else empty."""
+        """Create one claim; `slot` is the slot of a static pool's claim, else empty.
+
+        Raises:
+            ApiError: the API server refuses the claim, and will refuse it again.
+        """
         snapshot = self._cluster_state.snapshot()
         pool = snapshot.node_pools.get(planned.pool)
         if pool is None:
@@ -306,8 +324,9 @@ class ClaimCreator:
             return None
         except KarpenterError as error:
             self._report_failed(planned, str(error))
-            if isinstance(error, ApiError) and error.status in _REFUSALS:
+            if is_refusal(error):
                 self._writer.publish(_refused_claim(pool, str(error)))
+                raise
             return None
         now = self._runtime.clock.now()
         self._cluster_state.fold(
@@ -355,7 +374,8 @@ class ClaimCreator:
                 )
             except ApiError as error:
                 in_doubt = error.status == 0 or error.status >= _SERVER_ERROR
-                if not in_doubt or attempt + 1 == ATTEMPTS:
+                attempts = OUTAGE_ATTEMPTS if is_webhook_outage(error) else ATTEMPTS
+                if not in_doubt or attempt + 1 >= attempts:
                     raise
                 await self._runtime.clock.sleep(RETRY_SECONDS * 2**attempt)
                 continue

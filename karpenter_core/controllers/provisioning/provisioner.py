@@ -257,7 +257,7 @@ class Provisioner:
             names,
             snapshot,
             quiet=bool(self._unevaluated_pools()),
-            refused=created.refused,
+            refused={**created.refused, **created.rejected},
         )
         if pods or plan.claims:
             await record_plan(

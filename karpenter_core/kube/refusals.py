@@ -1,0 +1,51 @@
+"""Tells writes that the API server refuses for good from errors that pass.
+
+A quota, an admission policy or a webhook refuses a write because of its content, and will refuse it
+again: a user has to change something, so it is published as an Event.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+from karpenter_core.api.notices import Notice
+from karpenter_core.errors import ApiError
+
+if TYPE_CHECKING:
+    from karpenter_core.api.notices import ObjectRef
+
+__all__ = ["REFUSED_WINDOW", "is_refusal", "is_webhook_outage", "refused_write_notice"]
+
+REFUSED_WINDOW: Final = timedelta(minutes=15)
+
+_REFUSALS: Final = frozenset({400, 401, 403, 413, 422})
+"""Answers because of the content or size of an object, or of a policy about it.
+
+A ValidatingAdmissionPolicy may answer 403, 413 or 422, a webhook also 400 and 401.
+"""
+_SERVER_ERROR: Final = 500
+_WEBHOOK_OUTAGE: Final = "failed calling webhook"
+"""Part of the API server's message if a webhook that must agree does not answer."""
+
+
+def is_webhook_outage(error: ApiError) -> bool:
+    """Tell whether nothing was written because an admission webhook did not answer."""
+    return error.status >= _SERVER_ERROR and _WEBHOOK_OUTAGE in str(error)
+
+
+def is_refusal(error: Exception) -> TypeGuard[ApiError]:
+    """Tell whether a user has to change something before such a write can succeed."""
+    return isinstance(error, ApiError) and (error.status in _REFUSALS or is_webhook_outage(error))
+
+
+def refused_write_notice(regarding: ObjectRef, error: ApiError) -> Notice:
+    """Return the Event on an object about a write that the API server refuses."""
+    return Notice(
+        regarding=regarding,
+        type="Warning",
+        reason="WriteRefused",
+        message=f"The API server refuses a write that the object waits for: {error}",
+        dedupe=(regarding.uid,),
+        window=REFUSED_WINDOW,
+    )

@@ -1,0 +1,94 @@
+"""Writes that an admission policy or a webhook refuses are named in Events, and repeated slowly."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from karpenter_core.kube.resources import DEPLOYMENTS
+from karpenter_core.sim.faults import RequestFault, matching
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
+
+
+class RefusedRequests:
+    """Refuses the requests of one kind, and counts them."""
+
+    def __init__(self, scene, method, path, *, status=403):
+        self.count = 0
+        self._matches = matching(method, path)
+        fault = RequestFault(matches=self._match, status=status, times=None)
+        self._faults = scene.cluster.frontend.faults
+        self._fault = self._faults.add(fault)
+
+    def _match(self, request):
+        hit = self._matches(request)
+        self.count += hit
+        return hit
+
+    def end(self):
+        self._faults.remove(self._fault)
+
+
+def messages(scene, reason):
+    return {(e["involvedObject"]["kind"], e["message"]) for e in scene.events(reason)}
+
+
+def test_a_pod_says_that_its_nodeclaim_is_refused(tmp_path):
+    """A user looks at the pod first."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        refused = RefusedRequests(scene, "POST", "/nodeclaims")
+        scene.start()
+        await scene.settle(lambda: bool(scene.events("FailedScheduling")), seconds=30)
+        assert messages(scene, "FailedScheduling") == {
+            ("Pod", "Failed to schedule pod, create nodeclaims: injected fault 403")
+        }
+        refused.end()
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+
+    run_controller(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("path", ["/nodes/", "/nodeclaims/"])
+def test_a_nodeclaim_says_which_write_is_refused(tmp_path, path):
+    """Else a node that does not register would be told apart from a lost one by the log only."""
+    kind = path.strip("/")
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        refused = RefusedRequests(scene, "PATCH", path)
+        scene.start()
+        await scene.settle(lambda: bool(scene.events("WriteRefused")), seconds=60)
+        ((about, message),) = messages(scene, "WriteRefused")
+        assert about == "NodeClaim"
+        assert f"patch {kind}" in message
+        assert "injected fault 403" in message
+        await scene.cluster.clock.sleep(300)
+        assert Counter(e["reason"] for e in scene.events())["WriteRefused"] == 1
+        refused.end()
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=120)
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_deletion_that_is_refused_is_repeated_ever_more_slowly(tmp_path):
+    """It was sent every second for each node."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        refused = RefusedRequests(scene, "DELETE", "/nodeclaims/")
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: refused.count > 0, seconds=60)
+        await scene.cluster.clock.sleep(200)
+        assert refused.count <= 25
+        ((about, message),) = messages(scene, "WriteRefused")
+        assert about == "NodeClaim"
+        assert "delete nodeclaims" in message
+        refused.end()
+        await scene.settle(lambda: not scene.nodes(), seconds=60)
+
+    run_controller(tmp_path, scenario)
