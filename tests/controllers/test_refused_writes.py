@@ -1,13 +1,18 @@
-"""Writes that an admission policy or a webhook refuses are named in Events, and repeated slowly."""
+"""Writes that an admission policy or a webhook refuses or changes cause no loops.
+
+Those that are refused are named in Events, and repeated slowly.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 
 import pytest
 
 from karpenter_core.kube.resources import DEPLOYMENTS
 from karpenter_core.sim.faults import RequestFault, matching
+from karpenter_core.sim.registry import Registry
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 
@@ -90,5 +95,68 @@ def test_a_deletion_that_is_refused_is_repeated_ever_more_slowly(tmp_path):
         assert "delete nodeclaims" in message
         refused.end()
         await scene.settle(lambda: not scene.nodes(), seconds=60)
+
+    run_controller(tmp_path, scenario)
+
+
+def change_claims(monkeypatch, change):
+    """Have a webhook change each NodeClaim that is created."""
+    create = Registry.create
+
+    def created(registry, kind, manifest, namespace=""):
+        if kind.kind == "NodeClaim":
+            manifest = copy.deepcopy(manifest)
+            change(manifest)
+        return create(registry, kind, manifest, namespace)
+
+    monkeypatch.setattr(Registry, "create", created)
+
+
+def test_nodes_are_not_launched_for_ever_if_a_webhook_taints_nodeclaims(tmp_path, monkeypatch):
+    """The nodes have what their claims say, and no pod of the plan tolerates it."""
+
+    created = []
+
+    def taint(claim):
+        created.append(claim)
+        claim["spec"]["taints"] = [{"key": "example.com/audit", "effect": "NoSchedule"}]
+
+    change_claims(monkeypatch, taint)
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        scene.start()
+        await scene.cluster.clock.sleep(600)
+        assert 2 <= len(created) <= 6
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_finalizer_that_a_webhook_takes_off_is_added_once_a_minute(tmp_path, monkeypatch):
+    """Nothing is launched without it, and each write wakes the claim."""
+
+    def strip(claim):
+        claim["metadata"]["finalizers"] = []
+
+    change_claims(monkeypatch, strip)
+    patch = Registry.patch
+    writes = []
+
+    def patched(registry, kind, body, name, *place, **options):
+        if kind.kind == "NodeClaim" and "finalizers" in body["metadata"]:
+            writes.append(name)
+            body["metadata"]["finalizers"] = []
+        return patch(registry, kind, body, name, *place, **options)
+
+    monkeypatch.setattr(Registry, "patch", patched)
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        scene.start()
+        await scene.cluster.clock.sleep(150)
+        assert 2 <= len(writes) <= 3
+        assert scene.nodes() == []
+        monkeypatch.undo()
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=90)
 
     run_controller(tmp_path, scenario)

@@ -36,9 +36,9 @@ def find_unfitness(
     """Return reason and message; None if the planned `pods` can run on the node."""
     if shortage := _shortage(claim, node):
         return NODE_TOO_SMALL, shortage
-    undeclared = _undeclared_taints(claim, node)
-    for pod in pods if undeclared else ():
-        taint = first_untolerated(undeclared, pod.shape.tolerations)
+    lasting = _lasting_taints(claim, node)
+    for pod in pods if lasting else ():
+        taint = first_untolerated(lasting, pod.shape.tolerations)
         if taint is not None:
             return UNEXPECTED_TAINT, (
                 f"Node {node.name} has the taint {taint.key}:{taint.effect}, which pod {pod.key} does "
@@ -66,14 +66,17 @@ def _shortage(claim: NodeClaim, node: NodeView) -> str:
     return f"Node {node.name} has only {listed}: its instance type promises more" if short else ""
 
 
-def _undeclared_taints(claim: NodeClaim, node: NodeView) -> tuple[Taint, ...]:
-    """Return the hard taints of a node that neither its claim nor Kubernetes has put there."""
-    declared = [taint_of(spec) for spec in (*claim.spec.taints, *claim.spec.startup_taints)]
+def _lasting_taints(claim: NodeClaim, node: NodeView) -> tuple[Taint, ...]:
+    """Return the hard taints of a node that stay, but for those that Kubernetes has put there.
+
+    Pods are planned for claims whose taints they tolerate, but a webhook may add others to a claim.
+    """
+    passing = [taint_of(spec) for spec in claim.spec.startup_taints]
     return tuple(
         taint
         for taint in node.taints
         if taint.effect in _HARD
         and not taint.key.startswith(_OF_KUBERNETES)
         and not is_ephemeral(taint)
-        and not has_taint(declared, taint)
+        and not has_taint(passing, taint)
     )

@@ -135,7 +135,8 @@ class TestRegistration:
             ("example.com/agent:NoSchedule", ("example.com/agent:NoSchedule",), False),
             ("example.com/agent:PreferNoSchedule", (), False),
             ("node.kubernetes.io/unschedulable:NoSchedule", (), False),
-            ("declared:NoSchedule", (), False),
+            ("declared:NoSchedule", (), True),  # put on the claim by a webhook: no plan does that
+            ("declared:NoSchedule", ("declared:NoSchedule",), False),
             ("starting:NoSchedule", (), False),
         ],
     )
