@@ -132,6 +132,34 @@ def test_nodes_are_not_launched_for_ever_if_a_webhook_taints_nodeclaims(tmp_path
     run_controller(tmp_path, scenario)
 
 
+def test_claims_are_not_created_for_ever_if_a_webhook_narrows_their_requirements(
+    tmp_path, monkeypatch
+):
+    """Each is given up at once, with no offering that could be taken for sold out."""
+    created = []
+
+    def narrow(claim):
+        created.append(claim)
+        nowhere = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["nowhere"]}
+        claim["spec"]["requirements"].append(nowhere)
+
+    change_claims(monkeypatch, narrow)
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        scene.start()
+        await scene.cluster.clock.sleep(300)
+        assert 2 <= len(created) <= 6
+        (health,) = (
+            each
+            for each in scene.pool("general")["status"]["conditions"]
+            if each["type"] == "NodeRegistrationHealthy"
+        )
+        assert (health["status"], health["reason"]) == ("False", "NoOfferingAllowed")
+
+    run_controller(tmp_path, scenario)
+
+
 def test_a_finalizer_that_a_webhook_takes_off_is_added_once_a_minute(tmp_path, monkeypatch):
     """Nothing is launched without it, and each write wakes the claim."""
 

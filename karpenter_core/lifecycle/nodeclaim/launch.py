@@ -42,7 +42,9 @@ from karpenter_core.lifecycle.claim_status import (
     with_condition,
     with_metadata,
 )
+from karpenter_core.lifecycle.nodeclaim.registration import pool_uid_of
 from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.state.events import RegistrationSettled
 from karpenter_core.state.unavailable_offerings import contain_offerings
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 
 INSUFFICIENT_CAPACITY: Final = "insufficient_capacity"
 NODE_CLASS_NOT_READY: Final = "nodeclass_not_ready"
+NOTHING_ALLOWED: Final = "NoOfferingAllowed"
+"""Reason of a NodePool whose claims allow no offering."""
 MAX_CONDITION_MESSAGE: Final = 32_768
 """Longest message of a condition (CustomResourceDefinition of NodeClaims)."""
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
@@ -199,13 +203,15 @@ def launch_failed(
         case CallPendingError():
             return LifecycleStep(claim=claim)
         case InsufficientCapacityError():
+            types = tuple(instance_types)
+            requirements = Requirements.from_specs(claim.spec.requirements)
+            exhausted = exhausted_offerings(error, types, requirements)
             return LifecycleStep(
                 claim=claim,
                 notices=(_warning_notice(claim, error, reason="InsufficientCapacityError"),),
                 metric_updates=(_disrupted_metric(claim, INSUFFICIENT_CAPACITY),),
-                exhausted=exhausted_offerings(
-                    error, instance_types, Requirements.from_specs(claim.spec.requirements)
-                ),
+                events=() if exhausted else _without_offering(claim, types, requirements),
+                exhausted=exhausted,
                 exhausted_for=exhausted_for(claim, error),
                 delete=INSUFFICIENT_CAPACITY,
             )
@@ -228,6 +234,32 @@ def launch_failed(
         ),
         requeue_after=error.retry_after if isinstance(error, ThrottledError) else None,
         error=error,
+    )
+
+
+def _without_offering(
+    claim: NodeClaim, instance_types: Iterable[InstanceType], requirements: Requirements
+) -> tuple[RegistrationSettled, ...]:
+    """Return a failure of the pool if a claim allows no offering at all, sold out ones included.
+
+    No plan has such requirements: a webhook has changed them. The next plan would be the same, and with
+    nothing sold out its claim would be created at once, and again without end.
+    """
+    owner = pool_uid_of(claim)
+    if not owner or any(
+        offering.requirements.intersects(requirements)
+        for item in instance_types
+        for offering in item.offerings
+    ):
+        return ()
+    message = (
+        f"NodeClaim {claim.name} allows no instance type and zone of its NodePool: check the admission "
+        "webhooks and policies that change NodeClaims"
+    )
+    return (
+        RegistrationSettled(
+            pool_uid=owner, succeeded=False, reason=NOTHING_ALLOWED, message=message
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
@@ -157,6 +157,38 @@ def test_no_capacity_deletes_the_claim_and_names_the_offerings():
         "insufficient_capacity",
     )
     assert step.error is None
+
+
+def only_in(zone):
+    requirements = (requirement_spec(ZONE, "In", zone),)
+    claim = node_claim("web", stage="x")
+    return claim.model_copy(
+        update={"spec": claim.spec.model_copy(update={"requirements": requirements})}
+    )
+
+
+def test_a_claim_that_allows_no_offering_counts_against_its_pool():
+    """Nothing is sold out, so the next plan would be the same at once, and the next."""
+    step = launch_failed(
+        only_in("nowhere"), InsufficientCapacityError("none"), now=LATER,
+        instance_types=(instance_type("m-4x"),),
+    )  # fmt: skip
+    assert step.exhausted == ()
+    (event,) = step.events
+    assert (event.pool_uid, event.succeeded) == ("uid-default", False)
+    assert event.reason == "NoOfferingAllowed"
+    assert "NodeClaim web allows no instance type and zone" in event.message
+
+
+def test_a_claim_whose_offerings_are_all_sold_out_already_does_not():
+    """As the last of many claims for one offering: the next plan chooses another."""
+    sold_out = instance_type("m-4x")
+    offerings = tuple(replace(each, available=False) for each in sold_out.offerings)
+    step = launch_failed(
+        only_in("zone-a"), InsufficientCapacityError("none"), now=LATER,
+        instance_types=(replace(sold_out, offerings=offerings),),
+    )  # fmt: skip
+    assert (step.exhausted, step.events) == ((), ())
 
 
 @pytest.mark.parametrize(
