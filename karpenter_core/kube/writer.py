@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from karpenter_core.errors import ApiError, TooManyRequestsError
+from karpenter_core.kube.repeated_writes import RepeatedWrites
 from karpenter_core.kube.resources import NODES, PODS, ResourceKind
 from karpenter_core.kube.transport import UNREACHABLE
 from karpenter_core.state.events import ObjectWritten
@@ -83,6 +84,7 @@ class KubeWriter:
         self._metrics: Final = metrics
         self._faults: Final = faults
         self._jitter: Final = jitter or random.Random().random  # noqa: S311 - spreads retries only
+        self._repeated: Final = RepeatedWrites(clock)
         self.counts: Final[Counter[tuple[WriteVerb, str, str]]] = Counter()
         """Requests sent, by verb, kind and subresource."""
 
@@ -110,10 +112,16 @@ class KubeWriter:
         subresource: str = "",
         resource_version: str | None = None,
     ) -> StateObject:
-        """Merge-patch an object and return it; with `resource_version` under optimistic lock."""
+        """Merge-patch an object and return it; with `resource_version` under optimistic lock.
+
+        Raises:
+            TooManyRequestsError: too much to do, or the same patch was sent again and again.
+        """
         op = WriteAttempt(
             verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource
         )
+        target = (kind.plural, subresource, namespace, name)
+        self._repeated.check(target, patch)
         body = await self._send_with_retries(
             op,
             lambda api: api.patch(
@@ -126,6 +134,7 @@ class KubeWriter:
             ),
             repeatable=True,
         )
+        self._repeated.note(target, patch)
         return self._fold(kind, body)
 
     async def patch_by_operations(
@@ -135,11 +144,15 @@ class KubeWriter:
 
         Raises:
             ConflictError: the operations do not fit the object as it is now.
+            TooManyRequestsError: as for `patch`.
         """
         op = WriteAttempt(verb="patch", kind=kind, name=name, namespace="")
+        target = (kind.plural, name)
+        self._repeated.check(target, operations)
         body = await self._send_with_retries(
             op, lambda api: api.patch(kind, name, operations, style="json"), repeatable=True
         )
+        self._repeated.note(target, operations)
         return self._fold(kind, body)
 
     async def patch_unread(

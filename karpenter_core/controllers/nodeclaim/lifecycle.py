@@ -102,9 +102,6 @@ No pod can run on it anyway, and most nodes become Ready in that time: registrat
 then share one patch of the Node and one of the claim.
 """
 
-FINALIZER_PAUSE: Final = timedelta(minutes=1)
-"""The time between two writes of a finalizer that does not last."""
-
 _WITHOUT_NODE: Final = frozenset(
     {
         LAUNCH_TIMED_OUT,
@@ -173,8 +170,6 @@ class NodeClaimLifecycleController:
         """By the UID of a claim that awaits registration, since when it has a Node."""
         self._refused: dict[str, frozenset[str]] = {}
         """By the UID of a claim, the names of the Nodes that show its provider ID without right."""
-        self._finalizer_lost: dict[str, float] = {}
-        """By claim of which our finalizer was taken off again: when it may be added again."""
         self._pod_events: set[str] = set()
         self._steady = SteadyClock(runtime.clock)
         self._lost_nodes = LostNodes(
@@ -248,7 +243,6 @@ class NodeClaimLifecycleController:
         if claim is None:
             self._pod_events.discard(name)
             self._quiet.pop(name, None)
-            self._finalizer_lost.pop(name, None)
             return DONE
         if not snapshot.manages(claim.spec.node_class_ref):
             return DONE
@@ -259,8 +253,8 @@ class NodeClaimLifecycleController:
             self._lost_nodes.forget(claim.uid)
             return await self._terminator.terminate(claim)
         if (step := finalizer_step(claim)) is not None:
-            return await self._add_finalizer(claim, step)
-        self._finalizer_lost.pop(name, None)
+            await self._writer.write_claim(claim, step.claim)
+            return ReconcileResult(requeue_after=0.0)
         step = await self._claim_after_launch(claim)
         if step is None:
             # The launch took time: start again with the claim as it is now.
@@ -268,21 +262,6 @@ class NodeClaimLifecycleController:
         if not step.delete:  # liveness and expiry apply to unlaunched claims too
             step = await self._with_progress(step)
         return await self._write(claim, step)
-
-    async def _add_finalizer(self, claim: NodeClaim, step: LifecycleStep) -> ReconcileResult:
-        """Add our finalizer, once a minute if a webhook takes it off: nothing is launched without."""
-        now = self._runtime.clock.monotonic()
-        left = self._finalizer_lost.get(claim.name, now) - now
-        if left > 0:
-            return ReconcileResult(requeue_after=left)
-        stored = await self._writer.write_claim(claim, step.claim)
-        if finalizer_step(stored) is None:
-            return ReconcileResult(requeue_after=0.0)
-        self._finalizer_lost[claim.name] = now + FINALIZER_PAUSE.total_seconds()
-        self._log.error(
-            "a webhook takes the finalizer off the nodeclaim, nothing is launched for it"
-        )
-        return ReconcileResult(requeue_after=FINALIZER_PAUSE.total_seconds())
 
     async def _claim_after_launch(self, claim: NodeClaim) -> LifecycleStep | None:
         """Return the step for the claim's launch; None if the launch has just ended."""
