@@ -1,4 +1,4 @@
-"""Slows down a write that is sent again and again because something takes it back.
+"""Slows down a write that is sent again and again as it is taken back.
 
 A webhook may take off what a patch adds, and another controller may put its own value back. The
 reconcile that follows each write would send the same patch at once, as fast as the API server answers.

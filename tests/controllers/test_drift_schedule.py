@@ -99,6 +99,9 @@ class Checks:
     def polling_periods(self, _provider):
         return PollingPeriods(drift=timedelta(seconds=self.period_seconds))
 
+    async def hash_node_class(self, _node_class):
+        """Compute none, as a provider without static drift."""
+
     async def detect_drift(self, claims, node_class):
         assert node_class is not None
         self.asked.append((self.clock.monotonic(), sorted(claim.name for claim in claims)))

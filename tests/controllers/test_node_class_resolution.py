@@ -91,7 +91,7 @@ def controller(retry_after, clock):
     cluster_state = OneClassState(node_class)
     providers = ResolvingProviders(NodeClassResolution(retry_after=retry_after))
     runtime = ControllerRuntime(clock=clock, new_id=lambda: "id", metrics=Metrics())
-    writer = SimpleNamespace(cluster_state=cluster_state, kube_writer=None)
+    writer = SimpleNamespace(cluster_state=cluster_state, kube_writer=None, publish=print)
     return (
         NodeClassController(writer=writer, providers=providers, runtime=runtime),
         cluster_state,

@@ -10,17 +10,40 @@ from collections import Counter
 
 import pytest
 
-from karpenter_core.kube.resources import DEPLOYMENTS
+from karpenter_core.api.nodeclass import NodeClass
+from karpenter_core.kube.resources import DEPLOYMENTS, custom_kind
+from karpenter_core.kube.wire.codecs import NODE_POOLS
+from karpenter_core.provider.contract import NodeClassHash
+from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.faults import RequestFault, matching
 from karpenter_core.sim.registry import Registry
-from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
+from karpenter_provider_kwok.api import KWOKNodeClass
+from karpenter_provider_kwok.plugin import KwokProvider
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
+
+KWOK_NODE_CLASSES = custom_kind(KWOKNodeClass.resource)
+
+
+class HashingKwok(KwokProvider):
+    """kwok, with a hash of its NodeClasses."""
+
+    @hookimpl
+    def karpenter_hash_node_class(self, node_class: NodeClass) -> NodeClassHash:
+        return NodeClassHash(value=str(node_class.spec.node_registration_delay), version="v1")
 
 
 class RefusedRequests:
     """Refuses the requests of one kind, and counts them."""
 
-    def __init__(self, scene, method, path, *, status=403):
+    def __init__(self, scene, method, path, *, status=403, is_status=None):
         self.count = 0
+        self._is_status = is_status
         self._matches = matching(method, path)
         fault = RequestFault(matches=self._match, status=status, times=None)
         self._faults = scene.cluster.frontend.faults
@@ -28,6 +51,8 @@ class RefusedRequests:
 
     def _match(self, request):
         hit = self._matches(request)
+        if self._is_status is not None:
+            hit = hit and request.path.endswith("/status") is self._is_status
         self.count += hit
         return hit
 
@@ -211,3 +236,50 @@ def test_an_annotation_that_a_webhook_takes_off_is_written_ever_more_slowly(tmp_
         assert len(scene.pods("Running")) == 1
 
     run_controller(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("kind", ["nodepools", "kwoknodeclasses"])
+def test_a_policy_that_lets_nobody_annotate_an_object_stops_no_launch(tmp_path, kind):
+    """As where only a GitOps tool may change NodePools; drift alone needs the hash in there."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        RefusedRequests(scene, "PATCH", f"/{kind}/", is_status=False)
+        scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        ((_, message),) = messages(scene, "WriteRefused")
+        assert f"patch {kind}" in message
+
+    run_controller(tmp_path, scenario, plugins={"kwok": HashingKwok()})
+
+
+CHANGES = {
+    "nodepools": (NODE_POOLS, "general", {"template": {"metadata": {"labels": {"team": "b"}}}}),
+    "kwoknodeclasses": (KWOK_NODE_CLASSES, "default", {"nodeRegistrationDelay": "1s"}),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_nodes_are_not_replaced_for_ever_while_a_hash_cannot_be_written(tmp_path, kind):
+    """New nodes have the hash of the changed object, which its own annotation lacks."""
+    disruption = {
+        "consolidationPolicy": "WhenEmpty",
+        "consolidateAfter": "1h",
+        "budgets": [{"nodes": "100%"}],
+    }
+
+    async def scenario(scene):
+        pool = node_pool(disruption=disruption)
+        scene.cluster.apply([NODE_CLASS, pool, deployment("web", 1)])
+        scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        RefusedRequests(scene, "PATCH", f"/{kind}/", is_status=False)
+        of_kind, name, spec = CHANGES[kind]
+        scene.cluster.server.registry.patch(of_kind, {"spec": spec}, name, "")
+        await scene.cluster.clock.sleep(5)
+        scene.cluster.apply([deployment("more", 1, cpu="60", memory="200Gi")])
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+        await scene.cluster.clock.sleep(300)
+        assert len(cloud(scene, tmp_path)["launches"]) <= 3
+
+    run_controller(tmp_path, scenario, plugins={"kwok": HashingKwok()})

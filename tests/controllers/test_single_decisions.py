@@ -323,7 +323,7 @@ async def test_nodes_of_a_command_are_deleted_once_all_replacements_are_ready(
     async def roll_back(_entry, why):
         done.append(why)
 
-    entry = SimpleNamespace(command="it", pending_replacements=pending)
+    entry = SimpleNamespace(command="it", pending_replacements=pending, delete_after=EPOCH)
     queue = SimpleNamespace(
         _check_replacements=lambda _entry: problem,
         _delete_all=delete_all,
@@ -331,6 +331,7 @@ async def test_nodes_of_a_command_are_deleted_once_all_replacements_are_ready(
         _record_drift_result=lambda _command, succeeded: None,
         _roll_back=roll_back,
         _is_late=lambda _entry: False,
+        _steady=SimpleNamespace(now=lambda: EPOCH),
     )
     await CommandQueue._advance(queue, entry)
     assert done == (["delete it"] if deletes else [problem] if problem else [])

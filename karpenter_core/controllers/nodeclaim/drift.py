@@ -19,6 +19,7 @@ from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.api.nodeclaim import DRIFTED, LAUNCHED, NodeClassRef
 from karpenter_core.controllers.cluster_state import ChangedNames
+from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
 from karpenter_core.controllers.nodeclass.node_class_text import spec_and_status_text
 from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
 from karpenter_core.controllers.reconciling.reconciler import DONE, Reconciler, ReconcileResult
@@ -30,6 +31,8 @@ from karpenter_core.lifecycle.nodeclaim.drift import (
     local_drift,
     with_drift,
 )
+from karpenter_core.lifecycle.nodeclass.hashing import has_hash, is_hash_current
+from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, with_hash
 from karpenter_core.provider.contract import DriftFinding
 from karpenter_core.state.object_kinds import ObjectKind
 
@@ -99,6 +102,7 @@ class DriftController:
         self._writer = writer
         self._cluster_state = writer.cluster_state
         self._providers = providers
+        self._hashes = NodeClassHashes(providers)
         self._clock = runtime.clock
         self._rules = rules or DriftRules()
         self._schedules: dict[NodeClassKey, _DriftSchedule] = {}
@@ -171,7 +175,7 @@ class DriftController:
 
     async def _check_claims(self, names: Sequence[str], node_class: NodeClass | None) -> None:
         """Check claims for drift and write the conditions that changed."""
-        verdicts = await self._compare_claims(names)
+        verdicts = await self._compare_claims(names, await self._with_current_hash(node_class))
         undecided = [claim for claim, local in verdicts if not local.is_decided]
         outcomes: Mapping[str, DriftOutcome] = {}
         if undecided and node_class is not None:
@@ -191,10 +195,29 @@ class DriftController:
                 if wait is not None:
                     self._put_due(claim, self._clock.monotonic() + wait)
 
-    async def _compare_claims(self, names: Sequence[str]) -> list[tuple[NodeClaim, LocalDrift]]:
+    async def _with_current_hash(self, node_class: NodeClass | None) -> NodeClass | None:
+        """Return a NodeClass with the hash of its spec, as claims get it.
+
+        Its own annotation may be older, if a policy lets nobody write it: each claim launched since
+        would be replaced at once, without end.
+        """
+        if node_class is None or not has_hash(node_class):
+            return node_class
+        current = await self._hashes.annotations_of(node_class)
+        if not current or not is_hash_current(node_class, current):
+            return node_class
+        annotations = {**node_class.metadata.annotations, **current}
+        return node_class.model_copy(
+            update={"metadata": node_class.metadata.model_copy(update={"annotations": annotations})}
+        )
+
+    async def _compare_claims(
+        self, names: Sequence[str], node_class: NodeClass | None
+    ) -> list[tuple[NodeClaim, LocalDrift]]:
         """Compare claims with pools and catalogues, in batches that let other tasks run."""
         verdicts: list[tuple[NodeClaim, LocalDrift]] = []
         failed = FailedJudgements()
+        hashed: dict[tuple[str, str], NodePool] = {}
         for start in range(0, len(names), BATCH_SIZE):
             snapshot, now = self._cluster_state.snapshot(), self._clock.now()
             for name in names[start : start + BATCH_SIZE]:
@@ -202,21 +225,25 @@ class DriftController:
                 pool = None if claim is None else _pool(snapshot, claim)
                 if claim is not None and pool is not None:
                     with failed.judging(claim.ref, "drift"):
-                        verdicts.append((claim, self._local_drift(claim, pool, snapshot, now)))
+                        version = pool.name, pool.metadata.resource_version
+                        if version not in hashed:
+                            hashed[version] = _with_current_hash(pool)
+                        pool = hashed[version]
+                        verdicts.append((claim, self._local_drift(claim, pool, node_class, now)))
             await asyncio.sleep(0)
         if failed.found:
             self._writer.report_failed_judgements(failed.found, controller=self.name)
         return verdicts
 
     def _local_drift(
-        self, claim: NodeClaim, pool: NodePool, snapshot: Snapshot, now: datetime
+        self, claim: NodeClaim, pool: NodePool, node_class: NodeClass | None, now: datetime
     ) -> LocalDrift:
         local = local_drift(
             claim,
             pool,
-            self._types_of(pool.name, snapshot),
+            self._types_of(pool.name, self._cluster_state.snapshot()),
             now=now,
-            node_class=snapshot.node_classes.get(_key(claim)),
+            node_class=node_class,
             found_at=self._type_found_at.get(claim.uid),
             rules=self._rules,
         )
@@ -374,6 +401,12 @@ class DriftController:
             }
         for gone in [name for name in self._types if name not in snapshot.node_pools]:
             del self._types[gone]
+
+
+def _with_current_hash(pool: NodePool) -> NodePool:
+    """Return a pool with the hash of its template, also if its own annotation is older."""
+    version = pool.metadata.annotations.get(NODE_POOL_HASH_VERSION)
+    return with_hash(pool) if version == HASH_VERSION else pool
 
 
 def _key(claim: NodeClaim) -> NodeClassKey:

@@ -40,8 +40,8 @@ from karpenter_core.controllers.reconciling.reconciler import (
     Reconciler,
     ReconcileResult,
 )
+from karpenter_core.controllers.reconciling.refusal_reports import reporting_refusals
 from karpenter_core.errors import ApiError, ConflictError
-from karpenter_core.kube.refusals import is_refusal, refused_write_notice
 from karpenter_core.lifecycle.changes import LifecycleStep, merge_steps, soonest
 from karpenter_core.lifecycle.claim_status import with_initial_conditions
 from karpenter_core.lifecycle.nodeclaim.consistency import consistency_step
@@ -140,7 +140,6 @@ class NodeClaimLifecycleController:
         """`paused` is the setting that pauses all disruption; claims do not expire meanwhile.
 
         A claim that is not initialised in time is deleted, unless `initialization_timeout` is 0.
-
         `static_capacity` is the feature gate `StaticCapacity`.
         """
         self._writer = writer
@@ -202,7 +201,11 @@ class NodeClaimLifecycleController:
     def _make_reconciler(self) -> Reconciler[str]:
         return Reconciler(
             self.name,
-            self.reconcile,
+            reporting_refusals(
+                self.reconcile,
+                objects=lambda: self._cluster_state.snapshot().node_claims,
+                publish=self._writer.publish,
+            ),
             runtime=self._runtime,
             backoff=ExponentialBackoff(base_seconds=1.0),
             concurrency=self._runtime.workers(*CONCURRENCY),
@@ -228,16 +231,7 @@ class NodeClaimLifecycleController:
         self._reconciler.wake(name)
 
     async def reconcile(self, name: str) -> ReconcileResult:
-        """Advance one claim as far as possible; report a write that the API server refuses."""
-        try:
-            return await self._advance(name)
-        except ApiError as error:
-            claim = self._cluster_state.snapshot().node_claims.get(name)
-            if claim is not None and is_refusal(error):
-                self._writer.publish(refused_write_notice(claim.ref, error))
-            raise
-
-    async def _advance(self, name: str) -> ReconcileResult:
+        """Advance one claim as far as possible."""
         snapshot = self._cluster_state.snapshot()
         claim = snapshot.node_claims.get(name)
         if claim is None:
@@ -258,7 +252,7 @@ class NodeClaimLifecycleController:
         step = await self._claim_after_launch(claim)
         if step is None:
             # The launch took time: start again with the claim as it is now.
-            return await self._advance(name)
+            return await self.reconcile(name)
         if not step.delete:  # liveness and expiry apply to unlaunched claims too
             step = await self._with_progress(step)
         return await self._write(claim, step)
@@ -275,9 +269,9 @@ class NodeClaimLifecycleController:
                 return await self._launcher.launch(fresh)
             case LaunchAction.NONE:
                 self._launcher.forget(claim.uid)
-                return LifecycleStep(claim=fresh)
             case _:
-                return LifecycleStep(claim=fresh)
+                pass
+        return LifecycleStep(claim=fresh)
 
     async def _with_progress(self, step: LifecycleStep) -> LifecycleStep:
         """Add the steps from the claim's registration to its expiry."""
@@ -336,8 +330,6 @@ class NodeClaimLifecycleController:
         labelled = nodes if step.node is None else tuple(map(step.node.applied_to, nodes))
         step = merge_steps(step, self._labels.step(step.claim, labelled))
         step = self._with_expiration(step, nodes, pool, snapshot)
-        if held is None:
-            return step
         return merge_steps(step, LifecycleStep(claim=step.claim, requeue_after=held))
 
     def _with_expiration(
@@ -482,9 +474,8 @@ class NodeClaimLifecycleController:
         if step.error is not None:
             raise step.error
         wait = soonest(step.requeue_after)
-        return (
-            DONE if wait is None else ReconcileResult(requeue_after=max(wait.total_seconds(), 0.0))
-        )
+        seconds = None if wait is None else max(wait.total_seconds(), 0.0)
+        return ReconcileResult(requeue_after=seconds)
 
     def _own_nodes(self, claim: NodeClaim) -> tuple[NodeView, ...]:
         refused = self._refused.get(claim.uid, frozenset())

@@ -22,7 +22,9 @@ from karpenter_core.controllers.reconciling.reconciler import (
     Reconciler,
     ReconcileResult,
 )
-from karpenter_core.errors import CloudProviderError, InvalidError, NotFoundError
+from karpenter_core.controllers.reconciling.refusal_reports import reporting_refusals
+from karpenter_core.errors import ApiError, CloudProviderError, InvalidError, NotFoundError
+from karpenter_core.kube.refusals import is_refusal
 from karpenter_core.kube.resources import custom_kind
 from karpenter_core.lifecycle.nodeclass.hashing import is_hash_current, with_migrated_hash
 from karpenter_core.state.object_kinds import ObjectKind
@@ -77,7 +79,11 @@ class NodeClassController:
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._reconciler: Reconciler[NodeClassKey] = Reconciler(
             self.name,
-            self.reconcile,
+            reporting_refusals(
+                self.reconcile,
+                objects=lambda: self._cluster_state.snapshot().node_classes,
+                publish=writer.publish,
+            ),
             runtime=runtime,
             backoff=ExponentialBackoff(base_seconds=1.0),
             log_field="NodeClass",
@@ -106,7 +112,18 @@ class NodeClassController:
             return await self._finalize(key, node_class)
         if self._providers.finalizes(node_class):
             node_class = await self._add_finalizer(node_class)
-        node_class = await self._write_hash(key, node_class)
+        try:
+            node_class = await self._write_hash(key, node_class)
+        except ApiError as error:
+            if not is_refusal(error):
+                raise
+            # A policy may let nobody else change NodeClasses: only drift needs the hash.
+            await self._resolve(key, node_class)
+            raise
+        return await self._resolve(key, node_class)
+
+    async def _resolve(self, key: NodeClassKey, node_class: NodeClass) -> ReconcileResult:
+        """Resolve a NodeClass and write its status, unless the last resolution is still valid."""
         if not self._providers.resolves(node_class):
             return DONE
         wait = self._resolved_for(key, node_class)

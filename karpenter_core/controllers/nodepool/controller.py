@@ -14,6 +14,9 @@ import structlog
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.reconciling.reconciler import DONE, Reconciler, ReconcileResult
+from karpenter_core.controllers.reconciling.refusal_reports import reporting_refusals
+from karpenter_core.errors import ApiError
+from karpenter_core.kube.refusals import is_refusal
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.lifecycle.nodepool.exchange_rates import with_exchange_rates
 from karpenter_core.lifecycle.nodepool.failing_passes import with_failing_passes
@@ -89,7 +92,14 @@ class NodePoolController:
         self._failing = ""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._reconciler: Reconciler[str] = Reconciler(
-            self.name, self.reconcile, runtime=runtime, log_field="NodePool"
+            self.name,
+            reporting_refusals(
+                self.reconcile,
+                objects=lambda: self._cluster_state.snapshot().node_pools,
+                publish=writer.publish,
+            ),
+            runtime=runtime,
+            log_field="NodePool",
         )
         self._change_queue = ChangedNames(
             writer.cluster_state,
@@ -120,7 +130,7 @@ class NodePoolController:
             group.create_task(self._reconciler.run())
 
     async def reconcile(self, name: str) -> ReconcileResult:
-        """Update one pool's annotations and status."""
+        """Update one pool's annotations and status; without its annotations it is usable too."""
         snapshot = self._cluster_state.snapshot()
         pool = snapshot.node_pools.get(name)
         if pool is None:
@@ -129,9 +139,18 @@ class NodePoolController:
             return DONE
         if not snapshot.manages(pool.spec.template.spec.node_class_ref) or pool.is_deleting:
             return DONE
-        await self._hash(pool, snapshot)
+        refusal: ApiError | None = None
+        try:
+            await self._hash(pool, snapshot)
+        except ApiError as error:
+            if not is_refusal(error):
+                raise
+            refusal = error  # a policy may let nobody else change NodePools: only drift needs it
         # Read again: the answer of the API server has the spec without open windows.
-        return await self._status(self._cluster_state.snapshot().node_pools.get(name, pool))
+        result = await self._status(self._cluster_state.snapshot().node_pools.get(name, pool))
+        if refusal is not None:
+            raise refusal
+        return result
 
     async def _hash(self, pool: NodePool, snapshot: Snapshot) -> None:
         """Write the pool's hash, after the claims that have a hash of another version."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NODE_CLASS_DRIFT",
+    "has_hash",
     "hash_annotations",
     "is_hash_current",
     "node_class_drift",
@@ -35,6 +36,11 @@ def hash_annotations(node_class: NodeClass, *, value: str, version: str) -> dict
     """Return the hash annotations of a NodeClass and of the claims launched from it."""
     hash_key, version_key = _keys(node_class)
     return {hash_key: value, version_key: version}
+
+
+def has_hash(node_class: NodeClass) -> bool:
+    """Tell whether the NodeClass has a hash that its claims are compared with."""
+    return _keys(node_class)[0] in node_class.metadata.annotations
 
 
 def is_hash_current(node_class: NodeClass, annotations: Mapping[str, str]) -> bool:
