@@ -93,6 +93,11 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "if ((not pool.limited) and pool.has_ample_limits(remaining, 1)):",
     ): "ample limits leave every option as it is: looked at first because it is cheaper",
     (
+        "karpenter_core/scheduling/placement/claim_opening.py",
+        "ClaimOpener.open_empty",
+        "if count < 0:",
+    ): "no claims are opened, charged and closed where there is room for none",
+    (
         "karpenter_core/scheduling/compiled/pod_classes.py",
         "classify_pods_steps",
         "for number, pod in enumerate(problem.pods, start=2):",

@@ -20,6 +20,7 @@ from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.devices import pools, selectors
 from karpenter_core.scheduling.devices.constraints import MatchedAttribute
+from karpenter_core.scheduling.devices.pod_claims import _is_bound_to
 from karpenter_core.scheduling.offerings import count_min_values
 from karpenter_core.scheduling.packing.whole_pods import _BoundSearch
 from karpenter_core.scheduling.placement import reservation_holdings
@@ -530,3 +531,19 @@ def test_a_process_without_options_uses_reserved_capacity_and_keeps_wishes():
 
 def test_a_plan_is_complete_unless_it_says_otherwise():
     assert not SchedulingPlan().partial
+
+
+@pytest.mark.parametrize(
+    ("is_allocated", "names", "is_bound"),
+    [
+        (True, (("a",),), True),
+        (True, (("b",), ("a",)), True),
+        (True, (("b",),), False),
+        (True, (), False),
+        (False, (("a",),), False),
+    ],
+)
+def test_a_claim_is_bound_to_each_node_that_one_of_its_terms_names(is_allocated, names, is_bound):
+    terms = [SimpleNamespace(match_fields=[SimpleNamespace(values=each)]) for each in names]
+    claim = SimpleNamespace(is_allocated=is_allocated, node_terms=terms)
+    assert _is_bound_to(claim, "a") is is_bound

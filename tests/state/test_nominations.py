@@ -145,6 +145,16 @@ def test_a_placement_is_refused_when_the_scheduler_refuses_the_pod_while_the_nod
     assert is_refused(builder, waiting)
 
 
+def test_a_placement_on_a_node_that_is_gone_is_not_refused():
+    """It has no place any more."""
+    view, claim = node_and_claim("web-1")
+    builder, waiting = placed_on("web-1", view, claim)
+    builder.apply_event(ObjectObserved(refused(waiting, 50)))
+    for gone in (view, claim):
+        builder.apply_event(ObjectRemoved(gone))
+    assert not is_refused(builder, waiting)
+
+
 def test_a_refusal_before_the_node_is_initialised_says_nothing_of_it():
     builder, waiting = placed_on("web-1", *node_and_claim("web-1", stage=REGISTERED))
     builder.apply_event(ObjectObserved(refused(waiting, 50)))

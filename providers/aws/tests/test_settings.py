@@ -126,8 +126,21 @@ def test_all_complaints_come_together():
         assert flag in str(raised.value)
 
 
-def test_a_number_in_the_environment_that_cannot_be_read_is_the_default():
-    assert read(environment={"VM_MEMORY_OVERHEAD_PERCENT": "much"}) == read()
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ISOLATED_VPC",
+        "EKS_CONTROL_PLANE",
+        "VM_MEMORY_OVERHEAD_PERCENT",
+        "RESERVED_ENIS",
+        "DISABLE_DRY_RUN",
+        "ENABLE_ZONAL_SHIFT",
+        "AMI_REFRESH_INTERVAL",
+        "SUBNET_REFRESH_INTERVAL",
+    ],
+)
+def test_a_value_in_the_environment_that_cannot_be_read_is_the_default(name):
+    assert read(environment={name: "much"}) == read()
 
 
 @pytest.mark.parametrize("text", ["", "Unknown=true", "Unknown", " , ", "NodeClassCEL=false"])

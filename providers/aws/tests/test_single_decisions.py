@@ -17,6 +17,7 @@ from karpenter_provider_aws.catalogue.offerings import reserved_offerings
 from karpenter_provider_aws.cluster import ClusterReader
 from karpenter_provider_aws.codes import is_out_of_addresses, is_unfulfillable
 from karpenter_provider_aws.conversion import node_templates
+from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
 from karpenter_provider_aws.interruption.directory import InstanceDirectory
 from karpenter_provider_aws.launch.answers import _used_up_quotas
 from karpenter_provider_aws.launch.fleet_cloud import _call_failure
@@ -328,3 +329,17 @@ def test_images_of_a_template_are_selected_or_have_an_alias(fields, done):
     draft = Moves(**fields)
     node_templates._convert_images(draft, "spec", draft)
     assert draft.done == done
+
+
+def test_a_range_of_services_that_becomes_known_during_the_call_stays():
+    known = []
+
+    def describe_cluster(name):
+        known.append("10.0.0.0/16")
+        assert network.cidr == "10.0.0.0/16"
+        return {"cluster": {"kubernetesNetworkConfig": {"serviceIpv4Cidr": "172.20.0.0/16"}}}
+
+    eks = SimpleNamespace(describe_cluster=describe_cluster)
+    network = ServiceNetwork(SimpleNamespace(eks=eks), cluster="web", known=lambda: tuple(known))
+    assert network.resolve() == "172.20.0.0/16"
+    assert network.cidr == "10.0.0.0/16"
