@@ -122,9 +122,14 @@ def node_limit(pool: NodePool) -> int | None:
     return parse_resources(pool.spec.limits).get(NODES)
 
 
-def missing_replicas(pool: NodePool, claims: StaticPoolClaims) -> int:
-    """Return how many claims a pool lacks; claims that are being replaced count as present."""
-    return max((pool.spec.replicas or 0) - len(claims.active) - len(claims.pending), 0)
+def missing_replicas(pool: NodePool, claims: StaticPoolClaims, *, in_flight: int = 0) -> int:
+    """Return how many claims a pool lacks; claims that are being replaced count as present.
+
+    So do claims `in_flight`, whose creation has not been answered. Among them may be the replacement of
+    a node that has gone meanwhile, which takes its place then.
+    """
+    present = len(claims.active) + len(claims.pending) + in_flight
+    return max((pool.spec.replicas or 0) - present, 0)
 
 
 def surplus_replicas(pool: NodePool, claims: StaticPoolClaims) -> int:

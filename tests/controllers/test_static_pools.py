@@ -551,6 +551,31 @@ def test_replicas_and_replacements_in_flight_share_the_limit(tmp_path):
     run_controller(tmp_path, scenario)
 
 
+def test_a_replacement_in_flight_takes_the_place_of_a_node_that_goes_meanwhile(tmp_path):
+    """The node that a command replaces is deleted or interrupted while the creation is not answered."""
+
+    async def scenario(scene):
+        counts = ClaimCounts(scene)
+        await grown(scene, count=2, disruption={**NEVER, "budgets": [{"nodes": "1"}]})
+        slow = RequestFault(matches=matching("POST", "/nodeclaims"), times=1)
+        slow.latency_seconds = 20.0
+        scene.cluster.frontend.faults.add(slow)
+        drift(scene)
+
+        def replaced():
+            claims = [claim for claim in scene.claims() if condition(claim, "DisruptionReason")]
+            return [claim["metadata"]["name"] for claim in claims]
+
+        await scene.settle(lambda: bool(replaced()))
+        scene.cluster.delete(NODE_CLAIMS, *replaced())
+        await counts.watch(seconds=600)
+        assert len(counts.ever) == 2 + 2
+        assert len(revised(scene)) == 2
+        assert all_ready(scene, 2)
+
+    run_controller(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("removed", [False, True])
 def test_no_more_claims_are_created_than_are_still_wanted(tmp_path, removed):
     """Replicas that were a slip of the pen are taken back, or the pool goes, while they are created."""

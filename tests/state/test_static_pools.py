@@ -120,6 +120,14 @@ def test_replicas_are_compared_with_active_claims(replicas, existing, missing, s
     assert (missing_replicas(pool, found), surplus_replicas(pool, found)) == (missing, surplus)
 
 
+@pytest.mark.parametrize(("in_flight", "missing"), [(0, 2), (1, 1), (2, 0), (3, 0)])
+def test_claims_in_flight_are_not_missing(in_flight, missing):
+    pool = static_pool(replicas=3)
+    found = static_pool_claims(synced_state(pool, *claims(1)).snapshot(), "default")
+
+    assert missing_replicas(pool, found, in_flight=in_flight) == missing
+
+
 def test_claims_that_are_being_replaced_are_neither_missing_nor_surplus():
     pool = static_pool(replicas=2)
     marked = [replaced(claim) for claim in claims(2)]

@@ -176,6 +176,10 @@ class ClaimCreator:
             names=tuple(map(created.get, range(len(planned)))), refused=refused, rejected=rejected
         )
 
+    def in_flight(self, pool: str) -> int:
+        """Return the number of a pool's claims whose creation has not been answered."""
+        return self._in_flight[pool]
+
     def _count_created(self, under_way: dict[int, str], number: int) -> None:
         pool = under_way.pop(number, None)
         if pool is not None:

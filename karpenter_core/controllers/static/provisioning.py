@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["StaticProvisioningController"]
 
 LIMITED_SECONDS: Final = 30.0  # upstream default
+IN_FLIGHT_SECONDS: Final = 1.0
+"""The time after which a pool is looked at again while claims are being created for it."""
 METHOD: Final = "static"
 
 
@@ -91,6 +93,9 @@ class StaticProvisioningController:
         missing = missing_replicas(pool, claims)
         if not missing:
             return ReconcileResult(requeue_after=SETTLED_SECONDS)
+        missing = missing_replicas(pool, claims, in_flight=self._creator.in_flight(name))
+        if not missing:
+            return ReconcileResult(requeue_after=IN_FLIGHT_SECONDS)
         free = free_nodes(pool, claims)
         if free == 0:
             self._log.info("nodepool node limit reached", limit=node_limit(pool), missing=missing)
