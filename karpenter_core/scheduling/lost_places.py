@@ -20,7 +20,7 @@ from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.steps import run_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from karpenter_core.api.records import PodView
     from karpenter_core.scheduling.compiled.class_topology import ClassTopology
@@ -100,25 +100,19 @@ class _PlacedPods:
         """Return the UIDs of the pods that may not be where they are placed."""
         found: list[str] = []
         for pod, number, column in self._placed:
-            if is_judged(pod) and not all(
-                self._admits(group, number, column) for group in self._groups(number)
-            ):
+            steps = self._compiled.topologies[number]
+            if is_judged(pod) and not any(self._holds(step, column) for step in reversed(steps)):
                 found.append(pod.uid)
                 self._count(number, column, -1)
                 self._count_free(number)
         return frozenset(found)
 
-    def _groups(self, number: int) -> tuple[TopologyGroup, ...]:
-        """Return the groups that restrict a class whose preferences are given up."""
-        pod_class = self._compiled.classes[number]
-        return pod_class.relaxation_steps[pod_class.last_relaxation_step].bound
-
-    def _topology(self, number: int) -> ClassTopology:
-        pod_class = self._compiled.classes[number]
-        return self._compiled.topologies[number][pod_class.last_relaxation_step]
+    def _holds(self, topology: ClassTopology, column: int) -> bool:
+        """Tell whether all constraints of a relaxation step admit a placed pod, which is counted."""
+        return all(self._admits(group, topology, column) for group in _groups(topology))
 
     def _count(self, number: int, column: int, count: int) -> None:
-        own = set(self._groups(number))
+        own = {group for step in self._compiled.topologies[number] for group in _groups(step)}
         for group in self._compiled.classes[number].counted:
             tally = self._tally(group)
             domains = self._domains(group, column)
@@ -135,23 +129,22 @@ class _PlacedPods:
         for group in self._compiled.classes[number].counted:
             self._tally(group).free += 1
 
-    def _admits(self, group: TopologyGroup, number: int, column: int) -> bool:
-        """Tell whether a placed pod, which is counted already, may be bound to its node."""
+    def _admits(self, group: TopologyGroup, topology: ClassTopology, column: int) -> bool:
         domains = self._domains(group, column)
         if not domains:
             return True
-        tally, grows = self._tally(group), group.index in self._topology(number).grows
+        tally, grows = self._tally(group), group.index in topology.grows
         if group.kind is TopologyKind.AFFINITY:
             is_first = grows and tally.others.total() == 1
             return is_first or tally.free > 0 or tally.most[domains[0]] > grows
         if group.kind is TopologyKind.SPREAD:
-            return tally.others[domains[0]] <= self._least(group, number, tally) + group.max_skew
+            return tally.others[domains[0]] <= self._least(group, topology, tally) + group.max_skew
         return any(tally.others[domain] <= grows for domain in domains)
 
-    def _least(self, group: TopologyGroup, number: int, tally: _Tally) -> int:
+    def _least(self, group: TopologyGroup, topology: ClassTopology, tally: _Tally) -> int:
         """Return the lowest count that a spread constraint measures by, with all placed pods."""
         usable = tally.known
-        allowed = None if group.is_host else self._topology(number).allowed[self._axes[group.key]]
+        allowed = None if group.is_host else topology.allowed[self._axes[group.key]]
         if allowed is not None:
             usable = {domain for domain in usable if allowed[domain]}
         if len(usable) < group.min_domains:
@@ -193,3 +186,9 @@ class _PlacedPods:
         bound = Counter({domain: count for domain, count in enumerate(counts) if count})
         known = {domain for domain, it in enumerate(is_known) if it}
         return _Tally(bound, bound.copy(), known, free)
+
+
+def _groups(topology: ClassTopology) -> Iterator[TopologyGroup]:
+    yield from topology.host
+    for groups in topology.zonal.values():
+        yield from groups

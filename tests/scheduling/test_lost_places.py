@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from msgspec.structs import replace as replaced
 
 from karpenter_core.api.labels import HOSTNAME, ZONE
+from karpenter_core.api.records import NodeSelectorRequirement, NodeSelectorTerm
 from karpenter_core.scheduling.lost_places import pods_without_domain
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
@@ -105,6 +106,20 @@ def test_only_zones_that_the_pod_may_be_in_are_measured_by():
             topology_spread=spread(node_affinity_policy=policy),
         )
         assert lost(in_zone("a"), in_zone("b", *pods[:2]), placed={"node-b": pods[2:]}) == []
+
+
+def test_one_of_several_alternatives_for_the_node_is_enough():
+    """Of each other alternative no zone would count."""
+    pods = webs(
+        3,
+        required_node_terms=tuple(
+            NodeSelectorTerm(match_expressions=(NodeSelectorRequirement(key=ZONE, operator=each),))
+            for each in ("Exists", "DoesNotExist")
+        ),
+        topology_spread=spread(min_domains=2),
+    )
+    nodes = in_zone("a", pods[0]), in_zone("b", pods[1])
+    assert lost(*nodes, placed={"node-b": pods[2:]}) == []
 
 
 def test_too_few_zones_are_measured_by_none():
