@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec.structs import replace as replaced
 
 from karpenter_core.api.labels import HOSTNAME, ZONE
@@ -14,7 +14,7 @@ from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.taints import taint_of
 from karpenter_core.testing.builders import existing_node, problem
-from tests.properties import examples
+from tests.properties import with_examples
 from tests.scheduling.handmade_plans import DB, WEB, pod, spread, term
 from tests.support.strategies import problems
 
@@ -226,8 +226,8 @@ def test_a_pod_whose_node_is_in_no_zone_for_it_is_lost_only_to_others_of_its_kin
     assert lost(in_zone("a"), placed={"node-a": pods[:1]}) == []
 
 
+@with_examples(200)
 @given(problems())
-@settings(max_examples=examples(100), deadline=None)
 def test_no_pod_of_a_new_plan_has_lost_its_place(asked):
     """Else a pass would plan pods anew without end that the pass before has placed."""
     moving = {each.uid for each in asked.pods}
