@@ -184,7 +184,7 @@ class BoundedListener:
             try:
                 return await handler(request)
             except ConnectionError:
-                if request.transport is not None:
+                if request.transport is not None and not request.transport.is_closing():
                     raise  # of a call of the handler's own
                 return web.Response()  # nobody reads it; aiohttp would report the error
             finally:

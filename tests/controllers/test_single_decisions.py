@@ -487,6 +487,7 @@ def test_a_static_pool_without_an_available_type_is_tried_again_without_an_event
     found = synced_state(pool, catalogues={pool.name: catalogue(*types)})
     controller = SimpleNamespace(
         _cluster_state=found,
+        _creator=SimpleNamespace(in_flight=lambda _pool: 0),
         _freshness=SimpleNamespace(stale_or_wake=lambda *_: ()),
         _problem_settings=SimpleNamespace(aliases={}, well_known=frozenset()),
         _solve=SolveOptions(),

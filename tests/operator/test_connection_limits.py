@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -234,6 +235,20 @@ async def test_a_scraper_that_goes_away_during_its_answer_is_not_reported(caplog
                 await asyncio.sleep(0.01)
         assert await ask(both.metrics_port) == 200
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("is_closing", [True, False])
+async def test_a_write_to_a_connection_that_is_being_closed_is_no_error(is_closing):
+    """The client has gone, and the connection is not taken down yet."""
+
+    async def handler(_request):
+        raise ConnectionResetError
+
+    track = bounded_listener.BoundedListener._make_tracking(SimpleNamespace(_open={}))
+    transport = SimpleNamespace(is_closing=lambda: is_closing)
+    request = SimpleNamespace(protocol=None, transport=transport)
+    with nullcontext() if is_closing else pytest.raises(ConnectionResetError):
+        assert (await track(request, handler)).status == 200
 
 
 async def test_a_handler_whose_own_call_lost_its_connection_is_reported(caplog):
