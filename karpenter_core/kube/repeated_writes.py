@@ -75,8 +75,12 @@ class RepeatedWrites:
         )
         times = last.times + 1 if last is not None and is_repeated else 1
         self._last[target] = _LastWrite(content, times, now)
-        if len(self._last) > _REMEMBERED:
+        while self._is_over(next(iter(self._last.values())), now):
             self._last.popitem(last=False)
+
+    def _is_over(self, oldest: _LastWrite, now: float) -> bool:
+        """Tell whether the oldest write need not be remembered any more."""
+        return len(self._last) > _REMEMBERED or now - oldest.at >= _FORGOTTEN_SECONDS
 
 
 def _content(body: object) -> int:

@@ -97,6 +97,14 @@ def test_writes_that_are_far_apart_are_no_row(writes, clock):
     assert wait(writes) == 0
 
 
+def test_writes_of_long_ago_are_not_kept(writes, clock):
+    """Nodes come and go for months."""
+    for number in range(20):
+        write(writes, target=("nodes", "", "", f"node-{number}"))
+        clock.now += 30
+    assert [name for *_, name in writes._last] == [f"node-{number}" for number in range(16, 20)]
+
+
 def test_a_write_that_was_not_done_does_not_count(writes):
     for _ in range(3 * FREE_REPEATS):
         writes.check(POOL, HASH)

@@ -210,16 +210,6 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "of two equal prices of one instant either is kept",
     ),
     (
-        "providers/alibabacloud/karpenter_provider_alibabacloud/conversion/scaling_groups.py",
-        "_instance_types",
-        'return [requirement_in("node.kubernetes.io/instance-type", types)] if all(types) else []',
-    ): "there is one empty type, or there are only types with a name",
-    (
-        "providers/aws/karpenter_provider_aws/conversion/scaling_groups.py",
-        "_requirements",
-        "if all(types):",
-    ): "there is one empty type, or there are only types with a name",
-    (
         "karpenter_core/scheduling/commitment_prices.py",
         "PlanPricing._claim_steps",
         "if (price < listed.price):",
