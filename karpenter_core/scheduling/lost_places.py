@@ -91,6 +91,10 @@ class _PlacedPods:
             for column, node in enumerate(compiled.nodes)
             for pod in placed.get(node.name, ())
         ]
+        self._own: Final = [
+            {group for step in steps for group in _groups(step)} for steps in compiled.topologies
+        ]
+        """By class: the groups that restrict it at some relaxation step."""
         for _, number, column in self._placed:
             self._count(number, column, 1)
         for pod in without_place:
@@ -112,7 +116,6 @@ class _PlacedPods:
         return all(self._admits(group, topology, column) for group in _groups(topology))
 
     def _count(self, number: int, column: int, count: int) -> None:
-        own = {group for step in self._compiled.topologies[number] for group in _groups(step)}
         for group in self._compiled.classes[number].counted:
             tally = self._tally(group)
             domains = self._domains(group, column)
@@ -121,7 +124,7 @@ class _PlacedPods:
             tally.known.update(domains)
             for domain in domains:
                 tally.most[domain] += count
-                if group in own:
+                if group in self._own[number]:
                     tally.others[domain] += count
 
     def _count_free(self, number: int) -> None:

@@ -229,19 +229,26 @@ class DriftController:
                         if version not in hashed:
                             hashed[version] = _with_current_hash(pool)
                         pool = hashed[version]
-                        verdicts.append((claim, self._local_drift(claim, pool, node_class, now)))
+                        types = self._types_of(pool.name, snapshot)
+                        local = self._local_drift(claim, pool, types, node_class, now)
+                        verdicts.append((claim, local))
             await asyncio.sleep(0)
         if failed.found:
             self._writer.report_failed_judgements(failed.found, controller=self.name)
         return verdicts
 
     def _local_drift(
-        self, claim: NodeClaim, pool: NodePool, node_class: NodeClass | None, now: datetime
+        self,
+        claim: NodeClaim,
+        pool: NodePool,
+        types: Mapping[str, InstanceType] | None,
+        node_class: NodeClass | None,
+        now: datetime,
     ) -> LocalDrift:
         local = local_drift(
             claim,
             pool,
-            self._types_of(pool.name, self._cluster_state.snapshot()),
+            types,
             now=now,
             node_class=node_class,
             found_at=self._type_found_at.get(claim.uid),

@@ -82,6 +82,11 @@ class CreatedClaims:
     refused: Mapping[int, str]
     rejected: Mapping[int, str]
 
+    @property
+    def obstacles(self) -> Mapping[int, str]:
+        """Reasons for claims that were not created: refused here, or by the API server."""
+        return {**self.refused, **self.rejected}
+
 
 @final
 class ClaimCreator:

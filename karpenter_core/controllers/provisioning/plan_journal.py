@@ -40,7 +40,7 @@ async def record_plan(
         cause=decision_ref.cause,
         at=runtime.clock.now(),
         names=created.names,
-        refused={**created.refused, **created.rejected},
+        refused=created.obstacles,
     )
     decision = await planner.compute(make_decision)
     if not decision.is_empty:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from karpenter_core.api.records import NodeView
+    from karpenter_core.api.records import NodeView, PodView
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.planner import Planner
     from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
@@ -145,11 +145,11 @@ class Provisioner:
             snapshot = self._cluster_state.snapshot()
             for element in _triggers(snapshot, changes):
                 self._batcher.trigger(element)
-            pods = changes.get(ObjectKind.POD, ())
-            if any(uid in previous.ledger.placements and _is_bound(snapshot, uid) for uid in pods):
+            bound = _newly_bound(previous, snapshot, changes.get(ObjectKind.POD, ()))
+            if bound:
                 self._last_bound = self._runtime.clock.monotonic()
-                if any(_is_bound_elsewhere(previous, snapshot, uid) for uid in pods):
-                    self._bound_elsewhere.set()
+            if any(_is_bound_elsewhere(snapshot, pod, target) for pod, target in bound):
+                self._bound_elsewhere.set()
             previous = snapshot
 
     async def _review(self) -> None:
@@ -257,7 +257,7 @@ class Provisioner:
             names,
             snapshot,
             quiet=bool(self._unevaluated_pools()),
-            refused={**created.refused, **created.rejected},
+            refused=created.obstacles,
         )
         if pods or plan.claims:
             await record_plan(
@@ -333,18 +333,22 @@ def _waiting_pods(snapshot: Snapshot, changed: tuple[str, ...]) -> Iterator[str]
             yield uid
 
 
-def _is_bound(snapshot: Snapshot, uid: str) -> bool:
-    pod = snapshot.pods.get(uid)
-    return pod is not None and bool(pod.node_name)
+def _newly_bound(
+    before: Snapshot, after: Snapshot, changed: tuple[str, ...]
+) -> list[tuple[PodView, str]]:
+    """Return the changed pods that had a place and are bound now, with the names of their places."""
+    placements = before.ledger.placements
+    return [
+        (pod, placements[uid].target)
+        for uid in changed
+        if uid in placements and (pod := after.pods.get(uid)) is not None and pod.node_name
+    ]
 
 
-def _is_bound_elsewhere(before: Snapshot, after: Snapshot, uid: str) -> bool:
-    """Tell whether a pod that had a place is bound to another node."""
-    placement, pod = before.ledger.placements.get(uid), after.pods.get(uid)
-    if placement is None or pod is None or not pod.node_name:
-        return False
-    target = after.state_node(placement.target)
-    return target is None or target.node is None or target.node.name != pod.node_name
+def _is_bound_elsewhere(snapshot: Snapshot, pod: PodView, target: str) -> bool:
+    """Tell whether a bound pod is on another node than that of its place."""
+    state_node = snapshot.state_node(target)
+    return state_node is None or state_node.node is None or state_node.node.name != pod.node_name
 
 
 def _is_settled(snapshot: Snapshot, element: str) -> bool:
