@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from karpenter_core.api.records import NodeSelectorTerm, Record
+from karpenter_core.api.records import LabelSelector, NodeSelectorTerm, Record
 
 __all__ = [
     "CSINodeView",
@@ -31,6 +31,11 @@ class PersistentVolumeClaimView(Record, frozen=True, kw_only=True, eq=False):
     """Whether only one pod at a time may use it (access mode ReadWriteOncePod)."""
     selected_node: str = ""
     """The Node for which the scheduler has its volume created."""
+    requested_bytes: int = 0
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = "Filesystem"
+    selector: LabelSelector | None = None
+    """The volumes that it may take; None for any."""
     deletion_timestamp: datetime | None = None
 
 
@@ -48,6 +53,13 @@ class PersistentVolumeView(Record, frozen=True, kw_only=True, eq=False):
     is_local: bool = False
     claim: str = ""
     """`namespace/name` of the claim it is bound to."""
+    claim_uid: str = ""
+    """UID of that claim; empty in a volume that was reserved by hand."""
+    storage_class: str = ""
+    capacity_bytes: int = 0
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = "Filesystem"
+    labels: Mapping[str, str] = {}
     deletion_timestamp: datetime | None = None
 
 

@@ -18,6 +18,7 @@ from karpenter_core.api.labels import HOSTNAME
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.problem import PodVolumes
 from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.state.static_volumes import NO_PROVISIONER, StaticVolumeFinder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,8 +61,8 @@ class PodVolumeReader:
     """
 
     __slots__ = (
-        "_aliases", "_alternatives", "_crossed", "_exclusive_users", "_read", "_snapshot",
-        "_unsupported", "_value_aliases",
+        "_aliases", "_alternatives", "_crossed", "_exclusive_users", "_of_terms", "_read", "_snapshot",
+        "_static", "_unsupported", "_value_aliases",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +81,8 @@ class PodVolumeReader:
         self._crossed: dict[tuple[int, ...], VolumeAlternatives] = {}
         self._read: dict[tuple[str, ...], PodVolumes | None] = {}
         self._exclusive_users: dict[str, PodView] | None = None
+        self._static = StaticVolumeFinder(snapshot)
+        self._of_terms: dict[tuple[NodeSelectorTerm, ...], VolumeAlternatives | str] = {}
 
     def error(self, pod: PodView) -> str:
         """Return why a volume of a pod cannot be used on any node; empty when all can."""
@@ -238,7 +241,24 @@ class PodVolumeReader:
             volume = self._snapshot.volumes.get(claim.volume_name)
             return () if volume is None else self._in_volume(volume)
         storage_class = self._snapshot.storage_classes.get(claim.storage_class or "")
-        return () if storage_class is None else self._in_class(storage_class)
+        if storage_class is None:
+            return ()
+        if storage_class.provisioner == NO_PROVISIONER:
+            return self._in_static_volumes(claim)
+        return self._in_class(storage_class)
+
+    def _in_static_volumes(self, claim: PersistentVolumeClaimView) -> VolumeAlternatives | str:
+        """Return where the volumes are that a claim may take; its class has no provisioner."""
+        terms = self._static.places(claim)
+        if terms is None:
+            return (
+                f'persistentvolumeclaim "{claim.namespace}/{claim.name}": no persistentvolume of storageclass '
+                f'"{claim.storage_class}", which has no provisioner, is free for it: create one'
+            )
+        if terms not in self._of_terms:
+            origin = "storageclass", claim.storage_class or ""
+            self._of_terms[terms] = self._read_terms(origin, terms, moves=False)
+        return self._of_terms[terms]
 
     def _in_volume(self, volume: PersistentVolumeView) -> VolumeAlternatives | str:
         origin = ("persistentvolume", volume.name)

@@ -323,6 +323,40 @@ def test_volumes_name_their_driver():
     assert (claimed.claim, claimed.is_local) == ("shop/data", False)
 
 
+def test_volumes_and_claims_say_what_must_match():
+    wanted = view_from_manifest(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "shop"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "5Gi"}},
+                "selector": {"matchLabels": {"tier": "fast"}},
+                "volumeMode": "Block",
+            },
+        }
+    )
+    assert (wanted.requested_bytes, wanted.access_modes) == (5 * 2**30, ("ReadWriteOnce",))
+    assert (wanted.volume_mode, wanted.selector.match_labels) == ("Block", {"tier": "fast"})
+    offered = labelled_volume(
+        {"tier": "fast"},
+        accessModes=["ReadWriteOnce", "ReadOnlyMany"],
+        capacity={"storage": "10G"},
+        claimRef={"namespace": "shop", "name": "data", "uid": "u1"},
+        storageClassName="disks",
+        volumeMode="Block",
+    )
+    assert (offered.capacity_bytes, offered.labels) == (10**10, {"tier": "fast"})
+    assert (offered.access_modes, offered.volume_mode) == (
+        ("ReadWriteOnce", "ReadOnlyMany"),
+        "Block",
+    )
+    assert (offered.storage_class, offered.claim, offered.claim_uid) == ("disks", "shop/data", "u1")
+    plain = volume(csi={"driver": "d"})
+    assert (plain.capacity_bytes, plain.volume_mode, plain.storage_class) == (0, "Filesystem", "")
+
+
 def labelled_volume(labels, **spec):
     meta = {"name": "v", "labels": labels}
     return view_from_manifest(

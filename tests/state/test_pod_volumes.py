@@ -7,8 +7,8 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from karpenter_core.api.labels import HOSTNAME, ZONE
-from karpenter_core.api.records import VolumeView
+from karpenter_core.api.labels import HOSTNAME, NODE_POOL, ZONE
+from karpenter_core.api.records import LabelSelector, VolumeView
 from karpenter_core.api.storage_records import (
     CSINodeView,
     PersistentVolumeClaimView,
@@ -21,6 +21,7 @@ from karpenter_core.state.pod_volumes import UnsupportedVolumes
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, node_pool, node_term, pod, pod_shape
 from karpenter_core.testing.state_builders import (
+    node,
     node_and_claim,
     node_claim,
     ready_node_pool,
@@ -372,6 +373,133 @@ class TestAlternatives:
         question = build_provisioning_input(builder.snapshot(), now=EPOCH)
         volumes = asked_volumes(question)
         assert (volumes.alternatives, volumes.attached) == ((zones("z1"),), {EBS: {"default/data"}})
+
+
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+GIB = 2**30
+
+
+def static(name, *hosts, size=10 * GIB, **options):
+    """Make a volume that nobody provisioned, on one of these hosts."""
+    terms = (node_term((HOSTNAME, "In", *hosts)),) if hosts else ()
+    return volume(
+        name, *terms, storage_class="disks", capacity_bytes=size, is_local=bool(hosts), **options
+    )
+
+
+def foreign_node(name):
+    """Make a node that no NodePool owns."""
+    made = node(name)
+    labels = {key: value for key, value in made.labels.items() if key != NODE_POOL}
+    return msgspec.structs.replace(made, labels={**labels, HOSTNAME: name})
+
+
+class TestStaticVolumes:
+    """A claim of a class without provisioner takes a free volume that is there already.
+
+    kube-scheduler binds its pod only to a node that such a volume allows.
+    """
+
+    wants = claim(storage_class="disks", requested_bytes=5 * GIB)
+    disks = storage_class("disks", provisioner=NO_PROVISIONER)
+
+    def places(self, *objects, wants=None):
+        return alternatives(wants or self.wants, self.disks, *objects)
+
+    def refusal(self, *objects, wants=None):
+        asking = pod("a", shape=mounting("data"))
+        return reason(ask(asking, wants or self.wants, self.disks, *objects))
+
+    def test_free_volumes_say_where_the_pod_may_go(self):
+        there = volume("one", zone("z1"), storage_class="disks", capacity_bytes=5 * GIB)
+        taken = volume(
+            "two", zone("z2"), storage_class="disks", capacity_bytes=5 * GIB, claim="shop/other"
+        )
+        other = volume("three", zone("z3"), storage_class="other", capacity_bytes=5 * GIB)
+        assert self.places(there, taken, other) == (zones("z1"),)
+
+    def test_a_free_volume_without_a_place_restricts_nothing(self):
+        there = volume("one", zone("z1"), storage_class="disks", capacity_bytes=5 * GIB)
+        assert self.places(there, static("anywhere")) == ()
+
+    def test_volumes_on_hosts_of_others_restrict_the_pod_to_these_hosts(self):
+        """A node that is launched would not have such a volume."""
+        hosts = [foreign_node(name) for name in ("h1", "h2", "h3")]
+        found = self.places(
+            *hosts, static("one", "h1"), static("two", "h2"), static("x", "h3", claim="shop/x")
+        )
+        assert found == (Requirements((Requirement.of(HOSTNAME, "In", ("h1", "h2")),)),)
+
+    def test_a_pod_whose_volumes_are_all_taken_gets_no_node(self):
+        assert self.refusal(static("one", claim="shop/x")) == (
+            'persistentvolumeclaim "default/data": no persistentvolume of storageclass "disks", which has '
+            "no provisioner, is free for it: create one"
+        )
+        assert "is free for it" in self.refusal(
+            foreign_node("h1"), static("one", "h1", claim="shop/x")
+        )
+
+    @pytest.mark.parametrize(
+        ("wanted", "offered"),
+        [
+            ({"requested_bytes": 11 * GIB}, {}),
+            ({"volume_mode": "Block"}, {}),
+            ({"access_modes": ("ReadWriteMany",)}, {"access_modes": ("ReadWriteOnce",)}),
+            ({"selector": LabelSelector(match_labels={"tier": "fast"})}, {"labels": {"tier": "slow"}}),
+            ({}, {"deletion_timestamp": EPOCH}),
+            ({}, {"claim": "default/data", "claim_uid": "uid-of-an-earlier-one"}),
+        ],
+    )  # fmt: skip
+    def test_a_volume_that_does_not_match_counts_for_nothing(self, wanted, offered):
+        wants = msgspec.structs.replace(self.wants, **wanted)
+        assert "is free for it" in self.refusal(static("one", **offered), wants=wants)
+
+    @pytest.mark.parametrize(
+        ("wanted", "offered"),
+        [
+            ({"requested_bytes": 10 * GIB}, {}),
+            ({"volume_mode": "Block"}, {"volume_mode": "Block"}),
+            ({"access_modes": ("ReadWriteOnce",)}, {"access_modes": ("ReadOnlyMany", "ReadWriteOnce")}),
+            ({"selector": LabelSelector(match_labels={"tier": "fast"})}, {"labels": {"tier": "fast"}}),
+            ({"selector": LabelSelector()}, {}),
+            ({}, {"claim": "default/data"}),
+            ({}, {"claim": "default/data", "claim_uid": "uid-claim-data"}),
+        ],
+    )  # fmt: skip
+    def test_a_volume_that_matches_is_a_place(self, wanted, offered):
+        wants = msgspec.structs.replace(self.wants, **wanted)
+        assert self.places(static("one", **offered), wants=wants) == ()
+
+    def test_a_node_whose_matching_volumes_are_taken_takes_no_pod(self):
+        """A new one may bring some: a program on its NodePool's nodes makes volumes of their disks."""
+        found = self.places(
+            *node_and_claim("full"), *node_and_claim("half"), *node_and_claim("bare"),
+            static("one", "full", claim="shop/x"),
+            static("two", "half", claim="shop/y"), static("three", "half"),
+        )  # fmt: skip
+        assert found == (Requirements((Requirement.of(HOSTNAME, "NotIn", ("full",)),)),)
+
+    def test_a_volume_without_a_host_opens_the_nodes_that_have_none_left(self):
+        nfs = volume("nfs", zone("z1"), storage_class="disks", capacity_bytes=5 * GIB)
+        taken = static("one", "full", claim="shop/x")
+        found = self.places(*node_and_claim("full"), taken, nfs)
+        elsewhere = Requirements((Requirement.of(HOSTNAME, "NotIn", ("full",)),))
+        assert found == (elsewhere, zones("z1"))
+
+    @pytest.mark.parametrize(
+        "objects",
+        [
+            (),
+            (static("one", "gone"),),
+            (static("one", "gone", claim="shop/x"),),
+            (*node_and_claim("web"), static("one", "web")),
+            (*node_and_claim("web"), static("small", "web", size=GIB, claim="shop/x")),
+        ],
+        ids=["no volume yet", "of a node that is gone", "taken there", "free", "too small there"],
+    )
+    def test_volumes_that_nodes_bring_are_expected_of_any_node(self, objects):
+        """No node is refused before it had a volume that matches: launches are bounded so."""
+        assert self.places(*objects) == ()
 
 
 class TestAttached:

@@ -345,6 +345,9 @@ class RawPersistentVolumeClaimSpec(_Raw):
     volume_name: str = ""
     storage_class_name: str | None = None
     access_modes: list[str] | None = None
+    resources: RawResources | None = None
+    volume_mode: str | None = None
+    selector: RawSelector | None = None
 
 
 class RawPersistentVolumeClaimStatus(_Raw, gc=False):
@@ -365,9 +368,10 @@ class RawPresence(_Raw, gc=False):
     """A volume source of which only its being there matters."""
 
 
-class RawObjectKey(_Raw, gc=False):
+class RawClaimReference(_Raw, gc=False):
     namespace: str = ""
     name: str = ""
+    uid: str = ""
 
 
 class RawVolumeNodeAffinity(_Raw):
@@ -386,7 +390,11 @@ class RawPersistentVolumeSpec(_Raw):
     local: RawPresence | None = None
     host_path: RawPresence | None = None
     node_affinity: RawVolumeNodeAffinity | None = None
-    claim_ref: RawObjectKey | None = None
+    claim_ref: RawClaimReference | None = None
+    storage_class_name: str = ""
+    capacity: Amounts | None = None
+    access_modes: list[str] | None = None
+    volume_mode: str | None = None
 
 
 class RawPersistentVolume(_Raw):

@@ -18,12 +18,14 @@ from karpenter_core.kube.wire.raw import (
     RawPersistentVolumeSpec,
     RawVolumeAttachmentSpec,
 )
-from karpenter_core.kube.wire.selectors import node_terms
+from karpenter_core.kube.wire.requests import amounts
+from karpenter_core.kube.wire.selectors import label_selector, node_terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from karpenter_core.kube.wire.raw import (
+        Amounts,
         RawCSINode,
         RawPersistentVolume,
         RawPersistentVolumeClaim,
@@ -43,6 +45,8 @@ __all__ = [
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _EXCLUSIVE: Final = "ReadWriteOncePod"
+_STORAGE: Final = "storage"
+_FILESYSTEM: Final = "Filesystem"
 _PLACE_LABELS: Final = (
     "failure-domain.beta.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region",
@@ -80,6 +84,10 @@ def persistent_volume_claim_view(raw: RawPersistentVolumeClaim) -> PersistentVol
         bind_completed=_BIND_COMPLETED in (meta.annotations or {}),
         is_exclusive=_EXCLUSIVE in (spec.access_modes or ()),
         selected_node=(meta.annotations or {}).get(_SELECTED_NODE, ""),
+        requested_bytes=_storage(spec.resources.requests if spec.resources else None),
+        access_modes=tuple(spec.access_modes or ()),
+        volume_mode=spec.volume_mode or _FILESYSTEM,
+        selector=label_selector(spec.selector),
         deletion_timestamp=meta.deletion_timestamp,
     )
 
@@ -99,6 +107,12 @@ def persistent_volume_view(raw: RawPersistentVolume) -> PersistentVolumeView:
         ),
         is_local=spec.local is not None or spec.host_path is not None,
         claim=f"{claim.namespace}/{claim.name}" if claim is not None else "",
+        claim_uid=claim.uid if claim is not None else "",
+        storage_class=spec.storage_class_name,
+        capacity_bytes=_storage(spec.capacity),
+        access_modes=tuple(spec.access_modes or ()),
+        volume_mode=spec.volume_mode or _FILESYSTEM,
+        labels=meta.labels or {},
         deletion_timestamp=meta.deletion_timestamp,
     )
 
@@ -142,6 +156,12 @@ def volume_attachment_view(raw: RawVolumeAttachment) -> VolumeAttachmentView:
         resource_version=int(meta.resource_version or 0),
         node_name=spec.node_name,
         volume_name=(source.persistent_volume_name if source else None) or "",
+    )
+
+
+def _storage(sizes: Amounts | None) -> int:
+    return amounts({name: size for name, size in (sizes or {}).items() if name == _STORAGE}).get(
+        _STORAGE, 0
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from karpenter_core.api.labels import HOSTNAME, ZONE
@@ -355,3 +356,23 @@ def test_case_287_in_tree_volumes_count_for_the_driver_that_took_over(cluster, k
         places.append(cluster.node_of(pod).name)
     assert places[0] == node.name
     assert places[1] != node.name
+
+
+def disk_of(node, *, of_claim=""):
+    """Return a volume on a node's disk, which a program there has made, and which a claim may have."""
+    disk = volume("disk", [(HOSTNAME, "In", node.name)], source=LOCAL)
+    return msgspec.structs.replace(disk, storage_class="disks", claim=of_claim)
+
+
+@pytest.mark.parametrize("taken", [True, False], ids=["taken", "free"])
+def test_a_pod_gets_a_node_of_its_own_where_the_disks_of_others_are_taken(cluster, taken):
+    """kube-scheduler binds it to no node whose local volumes are taken; a new one brings its own."""
+    cluster.apply(storage_class("disks", provisioner="kubernetes.io/no-provisioner"))
+    cluster.apply(volume_claim("first", of="disks"), volume_claim("second", of="disks"))
+    first, second = (cluster.pod(volumes=[claimed("data", name)]) for name in ("first", "second"))
+    cluster.provision(first)
+    cluster.apply(disk_of(cluster.node_of(first), of_claim="default/first" if taken else ""))
+    cluster.provision(second)
+    assert (cluster.node_of(second) is not cluster.node_of(first)) is taken
+    for claim in cluster.claims:
+        assert HOSTNAME not in {each.key for each in claim.spec.requirements}
