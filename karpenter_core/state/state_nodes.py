@@ -24,7 +24,7 @@ from karpenter_core.api.notices import ObjectRef
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.scheduling.resources import merge
 from karpenter_core.state.snapshot import StateNode
-from karpenter_core.state.taints import effective_taints
+from karpenter_core.state.taints import UNREGISTERED, effective_taints, has_taint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -193,11 +193,17 @@ def has_lost_node(state_node: StateNode) -> bool:
 
 
 def _progress(node: NodeView | None, claim: NodeClaim | None) -> tuple[bool, bool]:
-    """Tell whether a state node is registered, and whether it is initialised."""
+    """Tell whether a state node is registered, and whether it is initialised.
+
+    A node with the taint of an unregistered one is not, whatever its labels say: where a webhook puts
+    the taint back, pods wait for the node as for one that boots, and no further one is launched.
+    """
     if claim is None:
         return True, True
-    registered = node is not None and node.labels.get(REGISTERED) == _TRUE
-    return registered, registered and node is not None and node.labels.get(INITIALIZED) == _TRUE
+    if node is None or node.labels.get(REGISTERED) != _TRUE:
+        return False, False
+    has_label = node.labels.get(INITIALIZED) == _TRUE
+    return True, has_label and not has_taint(node.taints, UNREGISTERED)
 
 
 def _is_ready_to_place(node: NodeView | None, claim: NodeClaim | None) -> bool:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim, TaintSpec
     from karpenter_core.api.records import NodeView
 
-__all__ = ["effective_taints", "has_taint", "is_ephemeral", "taint_of"]
+__all__ = ["UNREGISTERED", "effective_taints", "has_taint", "is_ephemeral", "taint_of"]
+
+UNREGISTERED: Final = Taint(key=UNREGISTERED_TAINT, effect="NoExecute")
+"""The taint with which a node boots, and which its registration removes."""
 
 READINESS_PREFIX: Final = "readiness.k8s.io/"
 
@@ -23,7 +26,7 @@ _EPHEMERAL: Final = frozenset(
         ("node.kubernetes.io/not-ready", "NoExecute"),
         ("node.kubernetes.io/unreachable", "NoSchedule"),
         ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
-        (UNREGISTERED_TAINT, "NoExecute"),
+        (UNREGISTERED.key, UNREGISTERED.effect),
     },
 )
 """Taints that every node may carry while it boots (upstream's list)."""

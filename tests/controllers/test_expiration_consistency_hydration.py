@@ -176,7 +176,9 @@ def test_a_restored_label_never_asks_for_a_wait_of_nothing(later):
     restorer = LabelRestorer(clock)
     claim = node_claim(stage="Initialized")
     bare = node(provider_id=claim.status.provider_id)
-    assert restorer.step(claim, (bare,)).node is not None
+    first = restorer.step(claim, (bare,))
+    assert first.node is not None
+    assert first.requeue_after == timedelta(minutes=1)
     clock.seconds = 59.0
     assert restorer.step(claim, (bare,)).requeue_after == timedelta(seconds=1)
     clock.seconds = later

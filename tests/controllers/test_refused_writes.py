@@ -185,23 +185,32 @@ def test_claims_are_not_created_for_ever_if_a_webhook_narrows_their_requirements
     run_controller(tmp_path, scenario)
 
 
+def change_writes(monkeypatch, kind, change):
+    """Have a webhook change what each write of an object's metadata or spec makes of it."""
+    replace = Registry._replace
+
+    def replaced(registry, served, old, new, *, part):
+        if served.kind.kind == kind and not part:
+            new = copy.deepcopy(new)
+            change(new)
+        return replace(registry, served, old, new, part=part)
+
+    monkeypatch.setattr(Registry, "_replace", replaced)
+
+
 def test_a_finalizer_that_a_webhook_takes_off_is_added_ever_more_slowly(tmp_path, monkeypatch):
     """Nothing is launched without it, and each write wakes the claim."""
 
     def strip(claim):
         claim["metadata"]["finalizers"] = []
 
-    change_claims(monkeypatch, strip)
-    patch = Registry.patch
     writes = []
 
-    def patched(registry, kind, body, name, *place, **options):
-        if kind.kind == "NodeClaim" and "finalizers" in body["metadata"]:
-            writes.append(name)
-            body["metadata"]["finalizers"] = []
-        return patch(registry, kind, body, name, *place, **options)
+    def strip_again(claim):
+        writes.append(claim["metadata"].pop("finalizers"))
 
-    monkeypatch.setattr(Registry, "patch", patched)
+    change_claims(monkeypatch, strip)
+    change_writes(monkeypatch, "NodeClaim", strip_again)
 
     async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
@@ -217,16 +226,12 @@ def test_a_finalizer_that_a_webhook_takes_off_is_added_ever_more_slowly(tmp_path
 
 def test_an_annotation_that_a_webhook_takes_off_is_written_ever_more_slowly(tmp_path, monkeypatch):
     """The watch shows each write, and wakes the controller that has made it."""
-    patch = Registry.patch
     writes = []
 
-    def patched(registry, kind, body, name, *place, **options):
-        if kind.kind == "NodePool" and "annotations" in body.get("metadata", {}):
-            writes.append(name)
-            body["metadata"]["annotations"] = {}
-        return patch(registry, kind, body, name, *place, **options)
+    def strip(pool):
+        writes.append(pool["metadata"].pop("annotations"))
 
-    monkeypatch.setattr(Registry, "patch", patched)
+    change_writes(monkeypatch, "NodePool", strip)
 
     async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
@@ -234,6 +239,33 @@ def test_an_annotation_that_a_webhook_takes_off_is_written_ever_more_slowly(tmp_
         await scene.cluster.clock.sleep(60)
         assert 2 <= len(writes) <= 20
         assert len(scene.pods("Running")) == 1
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_webhook_that_keeps_the_taint_of_unregistered_nodes_causes_one_launch(
+    tmp_path, monkeypatch
+):
+    """Each node would be ready without a pod that can run there, and the next one be launched."""
+    taint = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
+
+    def keep(node):
+        others = [each for each in node["spec"].get("taints") or () if each != taint]
+        node["spec"]["taints"] = [*others, taint]
+
+    change_writes(monkeypatch, "Node", keep)
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        scene.start()
+        await scene.cluster.clock.sleep(1200)
+        assert len(cloud(scene, tmp_path)["launches"]) == 1
+        ((about, message),) = messages(scene, "UnregisteredTaintReturned")
+        assert about == "NodeClaim"
+        assert "karpenter.sh/unregistered" in message
+        monkeypatch.undo()
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=90)
+        assert len(scene.nodes()) == 1
 
     run_controller(tmp_path, scenario)
 

@@ -365,6 +365,14 @@ class TestStateNodes:
         )
         assert the_state_node(synced_state(claim, bare)).node is None
 
+    def test_a_registered_node_with_the_taint_of_unregistered_ones_is_not_initialised(self):
+        """Pods are planned there, as the taint goes; nothing is moved there meanwhile."""
+        claim = node_claim("web", stage="Initialized")
+        tainted = node("web", claim=claim, taints=("karpenter.sh/unregistered:NoExecute",))
+        state_node = the_state_node(synced_state(tainted, claim))
+        assert (state_node.registered, state_node.initialized) == (True, False)
+        assert state_node.taints == ()
+
     def test_two_nodes_with_one_provider_id_are_one_state_node_with_both_names(self):
         its_node, claim = node_and_claim("web-1")
         twin = node("web-0", claim=claim, created=at(seconds=5))

@@ -1,7 +1,8 @@
-"""Restores labels of Nodes, each Node at most once a minute."""
+"""Restores labels and taints of Nodes, each Node at most once a minute."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["RESTORE_PAUSE", "LabelRestorer"]
 
 RESTORE_PAUSE: Final = timedelta(minutes=1)
-"""The time between two writes of one Node: its kubelet may change the label as often as it likes."""
+"""The time between two writes of one Node: its kubelet may change it as often as it likes."""
 
 
 @final
 class LabelRestorer:
-    """Limits the writes that the labels of one Node can cause."""
+    """Limits the writes that labels and taints of one Node can cause."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
@@ -31,7 +32,7 @@ class LabelRestorer:
         """Seconds of the monotonic clock by the UID of the claim."""
 
     def step(self, claim: NodeClaim, nodes: Sequence[NodeView]) -> LifecycleStep:
-        """Return the step that sets missing labels, or the wait until it may be done again."""
+        """Return the step that restores a Node, or the wait until it may be done again."""
         step = hydration_step(claim, nodes)
         if step.node is None:
             return step
@@ -41,7 +42,7 @@ class LabelRestorer:
         if left > timedelta():
             return LifecycleStep(claim=step.claim, requeue_after=left)
         self._restored_at[claim.uid] = now
-        return step
+        return replace(step, requeue_after=RESTORE_PAUSE)  # a webhook may have taken it back unseen
 
     def forget(self, uid: str) -> None:
         """Forget a claim that ends."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.lifecycle.nodeclaim.refused_nodes import RefusedNode
-from karpenter_core.lifecycle.nodeclaim.registration import UNREGISTERED, synced_node
+from karpenter_core.lifecycle.nodeclaim.registration import synced_node
 from karpenter_core.provider.contract import RegistrationRefusal
-from karpenter_core.state.taints import has_taint, is_ephemeral
+from karpenter_core.state.taints import UNREGISTERED, has_taint, is_ephemeral
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,8 +1,9 @@
-"""Keeps the controller's labels on claims and Nodes.
+"""Keeps labels on claims and Nodes, and a boot-time taint off registered ones.
 
 Claims of older controllers lack the NodeClass label. A kubelet may change the labels `karpenter.sh/…` of
 its Node at any time: pods, budgets and limits of another NodePool would follow them, and a Node without
-`karpenter.sh/registered` or `karpenter.sh/initialized` would never be disrupted again.
+`karpenter.sh/registered` or `karpenter.sh/initialized` would never be disrupted again. A webhook or another
+controller may put the taint `karpenter.sh/unregistered` back: no pod could run there.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import INITIALIZED as INITIALIZED_LABEL
-from karpenter_core.api.labels import NODE_POOL, node_class_label
+from karpenter_core.api.labels import NODE_POOL, UNREGISTERED_TAINT, node_class_label
 from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
 from karpenter_core.api.nodeclaim import INITIALIZED, REGISTERED
 from karpenter_core.api.notices import Notice
 from karpenter_core.lifecycle.changes import LifecycleStep, NodePatch
 from karpenter_core.lifecycle.claim_status import with_metadata
 from karpenter_core.lifecycle.nodeclaim.initialization import is_usable
-from karpenter_core.lifecycle.nodeclaim.registration import UNREGISTERED, registered_patch
-from karpenter_core.state.taints import has_taint
+from karpenter_core.lifecycle.nodeclaim.registration import registered_patch
+from karpenter_core.state.taints import UNREGISTERED, has_taint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,9 +52,14 @@ def hydration_step(claim: NodeClaim, nodes: Sequence[NodeView]) -> LifecycleStep
     if INITIALIZED_LABEL in lost and not is_usable(claim, patch.applied_to(node)):
         del lost[INITIALIZED_LABEL]
         patch = _restoring_patch(hydrated, node, {**label, **lost})
-    if patch.labels.items() <= node.labels.items():
+    is_taint_back = _has_taint_again(claim, node)
+    if is_taint_back:
+        patch = patch.merged(NodePatch(remove_taints=(UNREGISTERED,)))
+    elif patch.labels.items() <= node.labels.items():
         return LifecycleStep(claim=hydrated)
     notices = (_restored_notice(claim, node, lost),) if lost else ()
+    if is_taint_back:
+        notices += (_returned_taint_notice(claim, node),)
     return LifecycleStep(claim=hydrated, node=patch, notices=notices)
 
 
@@ -62,6 +68,16 @@ def _restoring_patch(claim: NodeClaim, node: NodeView, labels: dict[str, str]) -
     if is_new and has_taint(node.taints, UNREGISTERED):
         return registered_patch(claim, node).merged(NodePatch(labels=labels))
     return NodePatch(labels=labels)
+
+
+def _has_taint_again(claim: NodeClaim, node: NodeView) -> bool:
+    """Tell whether a registered Node has the taint of an unregistered one."""
+    return (
+        is_true(claim.status.conditions, REGISTERED)
+        and node.labels.get(REGISTERED_LABEL) == "true"
+        and not node.is_deleting
+        and has_taint(node.taints, UNREGISTERED)
+    )
 
 
 def _labels_to_restore(claim: NodeClaim, node: NodeView) -> dict[str, str]:
@@ -93,6 +109,20 @@ def _restored_notice(claim: NodeClaim, node: NodeView, lost: Mapping[str, str]) 
         message=(
             f'Node "{node.name}" had {", ".join(texts)}: what the NodeClaim says is restored; find '
             "out what changed it"
+        ),
+        dedupe=(claim.uid, node.name),
+        window=REPEAT_INTERVAL,
+    )
+
+
+def _returned_taint_notice(claim: NodeClaim, node: NodeView) -> Notice:
+    return Notice(
+        regarding=claim.ref,
+        type="Warning",
+        reason="UnregisteredTaintReturned",
+        message=(
+            f'Node "{node.name}" is registered and has the taint {UNREGISTERED_TAINT}, so no pod can run '
+            "on it: the taint is removed once a minute; find the webhook or controller that puts it back"
         ),
         dedupe=(claim.uid, node.name),
         window=REPEAT_INTERVAL,

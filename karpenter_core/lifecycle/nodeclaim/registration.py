@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from karpenter_core.api.conditions import FALSE, UNKNOWN, is_true, is_unknown
 from karpenter_core.api.labels import (
@@ -36,7 +36,7 @@ from karpenter_core.lifecycle.nodeclaim.refused_nodes import REFUSAL_RETRY
 from karpenter_core.lifecycle.nodeclaim.unfit_nodes import find_unfitness
 from karpenter_core.state.events import RegistrationSettled
 from karpenter_core.state.paused_pods import demands_of
-from karpenter_core.state.taints import has_taint, taint_of
+from karpenter_core.state.taints import UNREGISTERED, has_taint, taint_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from karpenter_core.lifecycle.nodeclaim.refused_nodes import RefusedNode
 
 __all__ = [
-    "UNREGISTERED",
     "PendingGate",
     "awaits_registration",
     "pool_uid_of",
@@ -55,8 +54,6 @@ __all__ = [
     "registration_step",
     "synced_node",
 ]
-
-UNREGISTERED: Final = Taint(key=UNREGISTERED_TAINT, effect="NoExecute")
 
 
 class PendingGate(Protocol):

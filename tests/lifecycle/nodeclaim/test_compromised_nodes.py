@@ -262,6 +262,24 @@ def test_a_node_that_its_kubelet_has_created_again_is_registered_again():
     assert registered.finalizers == (TERMINATION_FINALIZER,)
 
 
+@pytest.mark.parametrize(
+    ("stage", "deleted", "expected"),
+    [("Initialized", None, True), ("Initialized", EPOCH, False), ("Launched", None, False)],
+)
+def test_the_taint_of_unregistered_nodes_is_removed_from_a_registered_one(stage, deleted, expected):
+    """A webhook or controller may put it back; before its registration a Node has it by right."""
+    claim = node_claim("web", stage=stage)
+    taints = (UNREGISTERED, "team=a:NoSchedule")
+    tainted = node("ip-1", claim=claim, taints=taints, deleted=deleted)
+
+    step = hydration_step(claim, (tainted,))
+
+    assert (step.node is not None) is expected
+    assert [notice.reason for notice in step.notices] == ["UnregisteredTaintReturned"] * expected
+    if step.node is not None:
+        assert [each.key for each in step.node.applied_to(tainted).taints] == ["team"]
+
+
 def without_labels(its_node, *keys):
     labels = {key: text for key, text in its_node.labels.items() if key not in keys}
     return msgspec.structs.replace(its_node, labels=labels)

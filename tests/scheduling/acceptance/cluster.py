@@ -29,7 +29,7 @@ from karpenter_core.api.records import NodeConditionView, NodeView, PodView, Tai
 from karpenter_core.api.workload_records import DaemonSetView
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef, new_claim
 from karpenter_core.lifecycle.nodeclaim.launch import launched_claim, launched_step
-from karpenter_core.lifecycle.nodeclaim.registration import UNREGISTERED, registration_step
+from karpenter_core.lifecycle.nodeclaim.registration import registration_step
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.problem import Catalogue, PackingPolicy, SchedulingPlan, SolveOptions
 from karpenter_core.scheduling.solve import solve
@@ -52,7 +52,7 @@ from karpenter_core.state.provisioning_input import (
     ProvisioningInput,
     build_provisioning_input,
 )
-from karpenter_core.state.taints import is_ephemeral
+from karpenter_core.state.taints import UNREGISTERED, is_ephemeral
 from karpenter_core.testing.builders import EPOCH, pod, taint
 from karpenter_core.testing.state_builders import (
     MANAGED_KINDS,
