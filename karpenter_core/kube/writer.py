@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from karpenter_core.errors import ApiError, TooManyRequestsError
+from karpenter_core.kube.pacing import time_limit
 from karpenter_core.kube.repeated_writes import RepeatedWrites
 from karpenter_core.kube.resources import NODES, PODS, ResourceKind
-from karpenter_core.kube.transport import UNREACHABLE
+from karpenter_core.kube.transport import NO_ANSWER, UNREACHABLE
 from karpenter_core.state.events import ObjectWritten
 
 if TYPE_CHECKING:
@@ -89,16 +90,28 @@ class KubeWriter:
         """Requests sent, by verb, kind and subresource."""
 
     async def create(
-        self, kind: ResourceKind, manifest: JsonMapping, *, namespace: str = ""
+        self,
+        kind: ResourceKind,
+        manifest: JsonMapping,
+        *,
+        namespace: str = "",
+        answer_seconds: float | None = None,
     ) -> StateObject:
-        """Create an object from a manifest and return it as the server stored it."""
+        """Create an object from a manifest and return it as the server stored it.
+
+        Without an answer in `answer_seconds` it is unknown whether the object was created, as after a
+        broken connection. The wait for a turn that the server has asked for does not count.
+        """
         metadata = manifest.get("metadata", {})
         name = metadata.get("name") or f"{metadata.get('generateName', '')}*"
         op = WriteAttempt(verb="create", kind=kind, name=name, namespace=namespace)
         return self._fold(
             kind,
             await self._send_with_retries(
-                op, lambda api: api.create(kind, manifest, namespace=namespace)
+                op,
+                lambda api: self._in_time(
+                    op, api.create(kind, manifest, namespace=namespace), answer_seconds
+                ),
             ),
         )
 
@@ -234,6 +247,16 @@ class KubeWriter:
                 pod.name, namespace=pod.namespace, uid=pod.uid, grace_seconds=grace_seconds
             ),
         )
+
+    async def _in_time(self, op: WriteAttempt, send: Awaitable[T], seconds: float | None) -> T:
+        if seconds is None:
+            return await send
+        try:
+            async with time_limit(self._clock, seconds):
+                return await send
+        except TimeoutError:
+            message = f"{op.verb} {op.kind.plural}: no answer within {round(seconds)} s"
+            raise ApiError(message, status=0, reason=NO_ANSWER) from None
 
     def _fold(self, kind: ResourceKind, body: bytes) -> StateObject:
         written = self._codecs.for_kind(kind).decode(body)

@@ -18,9 +18,10 @@ from karpenter_core.controllers.provisioning.claim_creator import (
     ClaimCreator,
     _type_names,
 )
+from karpenter_core.controllers.provisioning.creation_outages import CreationOutages
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
-from karpenter_core.errors import ApiError, ConflictError, FencedError
+from karpenter_core.errors import ApiError, ConflictError, FencedError, TooManyRequestsError
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
@@ -41,7 +42,7 @@ class SlowServer:
         self.answer = asyncio.Event()
         self._cluster_state = cluster_state
 
-    async def create(self, _kind, manifest):
+    async def create(self, _kind, manifest, **_):
         self.asked += 1
         await self.answer.wait()
         if self.refuse is not None:
@@ -242,10 +243,13 @@ class DoubtfulServer:
         self.notices = []
         self._clock = clock
 
-    async def create(self, _kind, _manifest):
+    async def create(self, _kind, _manifest, *, answer_seconds):
         self.times.append(self._clock.monotonic())
         if self.errors:
-            raise self.errors.pop(0)
+            error = self.errors.pop(0)
+            if error is HANG:
+                await self._clock.sleep(answer_seconds)
+            raise error
 
     async def patch(self, _kind, name, body):
         self.read_back.append((name, list(body["metadata"]["annotations"])))
@@ -285,6 +289,9 @@ def sent(*errors):
     run_virtual(keep())
     return outcome[0]
 
+
+HANG = ApiError("no answer in time", status=0)
+"""A server that never answers."""
 
 DOUBTS = [ApiError("connection reset", status=0), ApiError("internal error", status=500)]
 
@@ -364,6 +371,40 @@ async def test_a_webhook_that_does_not_answer_is_not_asked_for_each_claim(monkey
     assert creation.rejected == dict.fromkeys(range(5), str(OUTAGE))
 
 
+def test_an_api_server_that_does_not_answer_is_waited_for_twice():
+    """The client itself waits for a minute, and the whole pass waits: it is made again soon."""
+    server, creation = sent(*[HANG] * 9)
+    assert server.times == pytest.approx([0, 35.5], abs=0.01)
+    assert creation.names == (None,)
+    assert creation.rejected == {0: "no answer in time"}
+
+
+def test_a_claim_that_was_created_without_an_answer_in_time_is_read_back():
+    server, creation = sent(HANG, ConflictError("exists", status=409))
+    assert made(creation) == 1
+    assert [name for name, _ in server.read_back] == list(creation.names)
+
+
+BUSY = TooManyRequestsError("slow down", status=429)
+
+
+@pytest.mark.parametrize(("error", "asked"), [*((each, 2 * 6) for each in DOUBTS), (BUSY, 1)])
+async def test_an_api_server_without_an_answer_is_not_asked_for_each_claim(
+    monkeypatch, error, asked
+):
+    """An etcd that does not answer, say: a thousand claims would keep the pass for half an hour."""
+    monkeypatch.setattr(claim_creator, "CONCURRENCY", 2)
+    monkeypatch.setattr(claim_creator, "RETRY_SECONDS", 0)
+    creator, server, _ = desk()
+    server.answer.set()
+    server.refuse = error
+
+    creation = await create(creator, five())
+
+    assert server.asked == asked
+    assert creation.rejected == dict.fromkeys(range(5), str(error))
+
+
 async def test_a_claim_that_the_api_server_refuses_keeps_no_other_from_being_created():
     """A policy may look at anything in it: the answer for one says nothing of the next."""
     creator, server, _ = desk()
@@ -389,6 +430,15 @@ async def test_a_claim_that_is_not_wanted_at_its_turn_is_not_created():
 
     assert server.asked == made(creation) == 3
     assert creation.refused == {2: UNWANTED, 4: UNWANTED}
+
+
+async def test_a_server_error_for_one_nodepool_keeps_no_other_from_its_claims():
+    """A webhook may fail on what one NodePool has; its claims would come first in each pass."""
+    outages = CreationOutages()
+    outages.note("broken", DOUBTS[1])
+    assert (outages.reason_for("broken"), outages.reason_for("other")) == ("internal error", "")
+    outages.note("other", ApiError("denied", status=403))
+    assert outages.reason_for("other") == ""
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,31 @@ def test_a_pod_says_that_its_nodeclaim_is_refused(tmp_path):
     run_controller(tmp_path, scenario)
 
 
+def test_a_pod_says_that_the_creation_of_its_nodeclaim_is_not_answered(tmp_path):
+    """Deletions are served meanwhile. Afterwards nothing is launched twice."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("old", 1, cpu="60")])
+        scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        posts = matching("POST", "/nodeclaims")
+        faults = scene.cluster.frontend.faults
+        silence = faults.add(RequestFault(matches=posts, is_unanswered=True, times=None))
+        scene.cluster.apply([deployment("web", 40, cpu="90")])
+        await scene.settle(lambda: faults.hits > 0, seconds=30)
+        scene.cluster.scale(DEPLOYMENTS, "old", 0)
+        await scene.settle(lambda: not scene.nodes(), seconds=30)
+        await scene.settle(lambda: bool(scene.events("FailedScheduling")), seconds=75)
+        assert messages(scene, "FailedScheduling") == {
+            ("Pod", "Failed to schedule pod, create nodeclaims: no answer within 35 s")
+        }
+        faults.remove(silence)
+        await scene.settle(lambda: len(scene.pods("Running")) == 40, seconds=120)
+        assert len(cloud(scene, tmp_path)["launches"]) == 41
+
+    run_controller(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("path", ["/nodes/", "/nodeclaims/"])
 def test_a_nodeclaim_says_which_write_is_refused(tmp_path, path):
     """Else a node that does not register would be told apart from a lost one by the log only."""

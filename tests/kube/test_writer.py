@@ -17,7 +17,7 @@ from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.fence import AlwaysLeaderFence, LeaseFence
 from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
-from karpenter_core.kube.transport import UNREACHABLE
+from karpenter_core.kube.transport import NO_ANSWER, UNREACHABLE
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, Codecs
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.sim.apiserver import ApiServer
@@ -90,6 +90,30 @@ def test_a_patch_is_sent_to_its_subresource_with_its_resource_version():
     assert request.path == "/api/v1/nodes/a/status"
     assert msgspec.json.decode(request.body)["metadata"] == {"resourceVersion": "6"}
     assert desk.writer.counts == {("patch", "Node", "status"): 1}
+
+
+def test_a_creation_without_an_answer_in_time_is_in_doubt():
+    """The client itself would wait for a minute. Its answer after that time changes nothing."""
+    begun = []
+
+    async def scenario():
+        clock = LoopClock()
+
+        class Silent:
+            async def request(self, _request):
+                begun.append(clock.monotonic())
+                await clock.sleep(3600)
+
+        desk = WriterFixture(Silent())
+        with pytest.raises(ApiError, match="create nodes: no answer within 35 s") as raised:
+            await desk.writer.create(
+                resources.NODES, {"metadata": {"name": "a"}}, answer_seconds=35
+            )
+        assert (raised.value.status, raised.value.reason) == (0, NO_ANSWER)
+        assert clock.monotonic() - begun[0] == pytest.approx(35)
+        assert len(begun) == 1
+
+    run_virtual(scenario())
 
 
 @pytest.mark.parametrize("failure", [REFUSED, refusal(429, **{"retry-after": "3"})])

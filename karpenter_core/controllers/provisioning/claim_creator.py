@@ -16,6 +16,7 @@ import structlog
 
 from karpenter_core.api.notices import Notice
 from karpenter_core.api.quantities import format_resources, parse_resources
+from karpenter_core.controllers.provisioning.creation_outages import CreationOutages, is_in_doubt
 from karpenter_core.controllers.provisioning.new_claims import (
     DECISION,
     manifest_of,
@@ -28,6 +29,7 @@ from karpenter_core.errors import (
     FencedError,
     KarpenterError,
     NotFoundError,
+    TooManyRequestsError,
 )
 from karpenter_core.kube.refusals import REFUSED_WINDOW, is_refusal, is_webhook_outage
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
@@ -61,9 +63,12 @@ CONCURRENCY: Final = 32
 """More than enough to use up the API requests per second."""
 ATTEMPTS: Final = 6
 OUTAGE_ATTEMPTS: Final = 2
-"""Attempts while an admission webhook does not answer: the pass waits for each of them."""
+"""Attempts while an admission webhook or the API server does not answer: the pass waits for each."""
+SLOW_SECONDS: Final = 10.0
+"""The time after which an attempt counts as not answered, whatever the error."""
+ANSWER_SECONDS: Final = 35.0
+"""The time that the API server has for an answer: a webhook that has to agree may take 30 s."""
 RETRY_SECONDS: Final = 0.5
-_SERVER_ERROR: Final = 500
 _GONE: Final = "nodepool is gone"
 UNWANTED: Final = "it is not wanted any more"
 
@@ -74,8 +79,8 @@ class CreatedClaims:
 
     `names` are the created claims, None for a claim that was not created; `refused` has the reason for
     each claim that a limit of the pool or a launch limit refused. `rejected` has the API server's
-    answer for each claim that an admission policy, a webhook or a quota refused. Both are planned
-    again later.
+    answer for each claim that an admission policy, a webhook or a quota refused, or why there is none.
+    Both are planned again later.
     """
 
     names: tuple[str | None, ...]
@@ -143,14 +148,14 @@ class ClaimCreator:
         self._planned_in_flight.update((grant, planned[n]) for n, grant in grants.items())
         slots = self._take_slots(under_way)
         rejected: dict[int, str] = {}
-        outages: dict[str, str] = {}
+        outages = CreationOutages()
 
         async def create(number: int) -> str | None:
             try:
                 if not is_wanted():
                     refused[number] = UNWANTED
                     return None
-                if why := outages.get(planned[number].pool):
+                if why := outages.reason_for(planned[number].pool):
                     rejected[number] = why
                     return None
                 return await self._create_one(
@@ -162,8 +167,7 @@ class ClaimCreator:
                 )
             except ApiError as error:
                 rejected[number] = str(error)
-                if is_webhook_outage(error):  # each call may take half a minute
-                    outages[planned[number].pool] = str(error)
+                outages.note(planned[number].pool, error)
                 return None
             finally:
                 self._count_created(under_way, number)
@@ -306,7 +310,7 @@ class ClaimCreator:
         """Create one claim; `slot` is the slot of a static pool's claim, else empty.
 
         Raises:
-            ApiError: the API server refuses the claim, and will refuse it again.
+            ApiError: the API server refuses the claim, or has not answered.
         """
         snapshot = self._cluster_state.snapshot()
         pool = snapshot.node_pools.get(planned.pool)
@@ -335,6 +339,10 @@ class ClaimCreator:
             self._report_failed(planned, str(error))
             if is_refusal(error):
                 self._writer.publish(_refused_claim(pool, str(error)))
+                raise
+            if isinstance(error, TooManyRequestsError) or (
+                isinstance(error, ApiError) and is_in_doubt(error)
+            ):
                 raise
             return None
         now = self._runtime.clock.now()
@@ -372,9 +380,13 @@ class ClaimCreator:
         has the claim its pods would get another one.
         """
         manifest = manifest_of(claim)
+        clock = self._runtime.clock
         for attempt in range(ATTEMPTS):
+            begun = clock.monotonic()
             try:
-                await self._writer.kube_writer.create(NODE_CLAIMS, manifest)
+                await self._writer.kube_writer.create(
+                    NODE_CLAIMS, manifest, answer_seconds=ANSWER_SECONDS
+                )
             except ConflictError:
                 if attempt == 0:
                     raise  # another claim has the name: the pods are planned again
@@ -382,11 +394,11 @@ class ClaimCreator:
                     claim, annotations={DECISION: claim.metadata.annotations[DECISION]}
                 )
             except ApiError as error:
-                in_doubt = error.status == 0 or error.status >= _SERVER_ERROR
-                attempts = OUTAGE_ATTEMPTS if is_webhook_outage(error) else ATTEMPTS
-                if not in_doubt or attempt + 1 >= attempts:
+                is_slow = clock.monotonic() - begun >= SLOW_SECONDS or is_webhook_outage(error)
+                attempts = OUTAGE_ATTEMPTS if is_slow else ATTEMPTS
+                if not is_in_doubt(error) or attempt + 1 >= attempts:
                     raise
-                await self._runtime.clock.sleep(RETRY_SECONDS * 2**attempt)
+                await clock.sleep(RETRY_SECONDS * 2**attempt)
                 continue
             return
 
