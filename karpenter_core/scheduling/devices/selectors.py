@@ -4,6 +4,7 @@ An expression sees `device` with `driver`, `attributes[domain].name`, `capacity[
 `allowMultipleAllocations`, as in Kubernetes. One that cannot be evaluated on a device is an error,
 not "no": the Kubernetes scheduler refuses the pod then, and so does the allocator. `cel.bind` is
 written out, since the library does not have the macro; optional types (`.?`) are not supported.
+An expression that may cost much more than an API server allows is not evaluated.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from karpenter_core.api.devices import AttributeValue, DeviceVersion
 from karpenter_core.scheduling.devices.cel_bind import expand_binds
+from karpenter_core.scheduling.devices.cel_cost import check_cost
 from karpenter_core.scheduling.devices.cel_functions import (
     FUNCTIONS,
     quantity_value,
@@ -113,6 +115,7 @@ def _compiled(expression: str) -> tuple[Program, frozenset[str]]:
         raise DeviceSelectorError(f"a selector of {len(expression)} characters is too long")
     domains = frozenset(double or single for _, double, single in _INDEXED.findall(expression))
     try:
+        check_cost(expression)
         return cel.compile(expand_binds(expression)), domains
     except (RuntimeError, ValueError) as error:
         text = str(error).splitlines()[0].partition(": ERROR: ")[2] or str(error).splitlines()[0]
