@@ -123,12 +123,17 @@ _CREDENTIALS_REFUSED: Final = frozenset(
     }
 )
 """The credentials are wrong or have expired."""
+_CLOCK_WRONG: Final = frozenset({"RequestExpired", "RequestTimeTooSkewed"})
+"""A request is signed with a time that is more than some minutes from that of AWS."""
+_CLOCK_TEXTS: Final = ("Signature expired", "Signature not yet current")
+_CLOCK_HINT: Final = "the clock of this machine differs from that of AWS: correct it"
 _PERMISSION_MISSING: Final = frozenset(
     {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}
 )
 """The credentials are good, and no policy permits the call."""
 _UNAUTHORIZED: Final = (
     _CREDENTIALS_REFUSED
+    | _CLOCK_WRONG
     | _PERMISSION_MISSING
     | {"AuthorizationError", "NotAuthorized", "OptInRequired"}
 )
@@ -326,6 +331,18 @@ _LAUNCH_FAILURES: Final[tuple[tuple[tuple[str, ...], str, str, str], ...]] = (
         "AMIAuthorizationFailure",
         "not authorized to use the image",
     ),
+    (
+        tuple(sorted(_CREDENTIALS_REFUSED - {"AuthFailure"} | _CLOCK_WRONG)),
+        "",
+        "Unauthorized",
+        "AWS does not accept the signature of the call",
+    ),
+    (
+        ("AuthFailure",),
+        "not able to validate the provided access credentials",
+        "Unauthorized",
+        "the credentials are wrong, or the clock of this machine is",
+    ),
     (_DENIED, "", "Unauthorized", "not authorized, because no identity-based policy allows it"),
     (
         ("InvalidParameter", "InvalidParameterValue", "InvalidParameterCombination"),
@@ -396,7 +413,10 @@ def error_text(code: str, message: str) -> str:
     look like news, and it takes a call of STS to read it.
     """
     message = message.partition(_ENCODED)[0].rstrip()
-    return f"{code}: {message}" if message else code
+    text = f"{code}: {message}" if message else code
+    if code in _CLOCK_WRONG or any(each in message for each in _CLOCK_TEXTS):
+        return f"{text} ({_CLOCK_HINT})"
+    return text
 
 
 def api_failure(error: BaseException) -> ApiFailure | None:

@@ -30,6 +30,7 @@ from karpenter_provider_aws.labels import (
     TENANCY_DEFAULT,
     ZONE_ID,
 )
+from karpenter_provider_aws.paging import ending_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -248,7 +249,7 @@ class InstanceReader:
             pages = self._clients.ec2.get_paginator("describe_instances").paginate(
                 Filters=filters, PaginationConfig={"PageSize": _PAGE_SIZE}
             )
-            for page in pages:
+            for page in ending_pages(pages):
                 yield [
                     read_instance(item, uses_reservations=self._uses_reservations)
                     for reservation in page["Reservations"]

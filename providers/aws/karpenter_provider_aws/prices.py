@@ -23,6 +23,7 @@ from karpenter_core.provider.kit.cached_prices import read_cached_prices, write_
 from karpenter_core.provider.kit.price_table import PriceTable
 from karpenter_provider_aws.data import shipped_on_demand_prices
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
+from karpenter_provider_aws.paging import ending_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -239,7 +240,7 @@ class RegionPrices:
                 FormatVersion="aws_v1",
                 PaginationConfig={"PageSize": _PRICING_PAGE},
             )
-            items = (item for page in pages for item in page["PriceList"])
+            items = (item for page in ending_pages(pages) for item in page["PriceList"])
             return read_products(items, currency=self.currency)
 
     def _refresh_spot(self, clients: CloudClients, now: datetime) -> None:
@@ -249,7 +250,9 @@ class RegionPrices:
                 StartTime=now,
                 PaginationConfig={"PageSize": _SPOT_PAGE},
             )
-            prices = read_spot_history(item for page in pages for item in page["SpotPriceHistory"])
+            prices = read_spot_history(
+                item for page in ending_pages(pages) for item in page["SpotPriceHistory"]
+            )
         if not prices:
             raise CloudProviderError(
                 f"ec2:DescribeSpotPriceHistory: no spot prices for region {self._region}"

@@ -18,6 +18,7 @@ from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import PeriodicTask
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
+from karpenter_provider_aws.paging import ending_pages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -203,7 +204,7 @@ class ZonalShiftReader:
                 Filters=[{"Name": "availability-zone-id", "Values": sorted(zone_ids)}],
                 PaginationConfig={"PageSize": _PAGE_SIZE},
             )
-            for page in pages:
+            for page in ending_pages(pages):
                 for subnet in page["Subnets"]:
                     zone_id = subnet.get("AvailabilityZoneId", "")
                     names.setdefault(zone_id, set()).add(subnet.get("AvailabilityZone", ""))

@@ -48,12 +48,39 @@ from karpenter_provider_aws import codes
         ("VcpuLimitExceeded", "", "VCPULimitExceeded"),
         ("InsufficientFreeAddressesInSubnet", "", "InsufficientFreeAddressesInSubnet"),
         ("InsufficientInstanceCapacity", "", "LaunchFailed"),
+        ("RequestExpired", "Request has expired.", "Unauthorized"),
+        ("SignatureDoesNotMatch", "", "Unauthorized"),
         ("SomethingNew", "", "LaunchFailed"),
     ],
 )
 def test_a_failed_launch_has_the_reason_of_its_code(code, message, reason):
     assert codes.launch_failure(code, message).reason == reason
     assert code in codes.launch_failure(code, message).message
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "is_named"),
+    [
+        ("RequestExpired", "Request has expired.", True),
+        ("RequestTimeTooSkewed", "The difference is too large.", True),
+        ("SignatureDoesNotMatch", "Signature expired: 2026 is now earlier than 2027", True),
+        ("InvalidSignatureException", "Signature not yet current: 2027", True),
+        ("SignatureDoesNotMatch", "The signature does not match.", False),
+        ("InvalidParameterValue", "no", False),
+    ],
+)
+def test_a_refusal_because_of_a_wrong_clock_says_so(code, message, is_named):
+    """The answer of EC2 alone names neither clock nor credentials."""
+    assert ("clock of this machine" in codes.error_text(code, message)) is is_named
+
+
+def test_credentials_that_cannot_be_validated_are_no_missing_policy():
+    """EC2 answers so where the clock is wrong, too."""
+    message = "AWS was not able to validate the provided access credentials"
+    failure = codes.launch_failure("AuthFailure", message)
+    assert failure.reason == "Unauthorized"
+    assert "clock" in failure.message
+    assert "policy" not in failure.message
 
 
 def test_denials_by_boundary_and_by_organisation_policy_are_distinguished():

@@ -19,6 +19,7 @@ from karpenter_core.provider.kit.cached_response import CachedResponse, decode_a
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.instance_type_info import InstanceTypeInfo, read_instance_type
+from karpenter_provider_aws.paging import ending_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -119,7 +120,11 @@ def _fetch_types(clients: CloudClients) -> dict[str, InstanceTypeInfo]:
             ],
             PaginationConfig={"PageSize": _TYPES_PAGE},
         )
-        types = [read_instance_type(item) for page in pages for item in page["InstanceTypes"]]
+        types = [
+            read_instance_type(item)
+            for page in ending_pages(pages)
+            for item in page["InstanceTypes"]
+        ]
     if not types:
         raise CloudProviderError("ec2:DescribeInstanceTypes: no instance types found")
     return {info.name: info for info in sorted(types, key=lambda info: info.name)}
@@ -130,7 +135,9 @@ def _fetch_zones(clients: CloudClients) -> dict[str, tuple[str, ...]]:
         pages = clients.ec2.get_paginator("describe_instance_type_offerings").paginate(
             LocationType="availability-zone", PaginationConfig={"PageSize": _OFFERINGS_PAGE}
         )
-        zones = read_offerings(item for page in pages for item in page["InstanceTypeOfferings"])
+        zones = read_offerings(
+            item for page in ending_pages(pages) for item in page["InstanceTypeOfferings"]
+        )
     if not zones:
         raise CloudProviderError(
             "ec2:DescribeInstanceTypeOfferings: no instance types offerings found"

@@ -26,6 +26,7 @@ from karpenter_provider_aws.api.node_class_status import Ami
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.discovery.queries import DescribeFilter, DiscoveryQuery, tag_filters
 from karpenter_provider_aws.families.family import image_parameters
+from karpenter_provider_aws.paging import ending_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -338,5 +339,5 @@ class ImageReader:
                 IncludeDeprecated=True,
                 PaginationConfig={"PageSize": PAGE_SIZE},
             )
-            read = [_read(item) for page in pages for item in page["Images"]]
+            read = [_read(item) for page in ending_pages(pages) for item in page["Images"]]
         return [image for image in read if image is not None]

@@ -26,6 +26,7 @@ from karpenter_provider_aws.discovery.profile_names import (
     unused_profiles,
 )
 from karpenter_provider_aws.labels import CLUSTER_TAG_PREFIX
+from karpenter_provider_aws.paging import ending_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
@@ -263,7 +264,7 @@ class InstanceProfiles:
             )
             arns = [
                 instance.get("IamInstanceProfile", {}).get("Arn", "")
-                for page in pages
+                for page in ending_pages(pages)
                 for reservation in page["Reservations"]
                 for instance in reservation.get("Instances", ())
                 if instance.get("State", {}).get("Name") != "terminated"
@@ -275,7 +276,9 @@ class InstanceProfiles:
             pages = self._clients.iam.get_paginator("list_instance_profiles").paginate(
                 PathPrefix=prefix
             )
-            return [_profile(item) for page in pages for item in page["InstanceProfiles"]]
+            return [
+                _profile(item) for page in ending_pages(pages) for item in page["InstanceProfiles"]
+            ]
 
 
 @contextmanager

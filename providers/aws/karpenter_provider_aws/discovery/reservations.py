@@ -25,6 +25,7 @@ from karpenter_provider_aws.api.node_class_status import CapacityReservation
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
 from karpenter_provider_aws.discovery.queries import DescribeFilter, tag_filters
+from karpenter_provider_aws.paging import ending_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -244,7 +245,9 @@ class ReservationReader:
                 pages = self._clients.ec2.get_paginator("describe_capacity_reservations").paginate(
                     **query.to_api(), PaginationConfig=paging
                 )
-                return [item for page in pages for item in page["CapacityReservations"]]
+                return [
+                    item for page in ending_pages(pages) for item in page["CapacityReservations"]
+                ]
         except CloudProviderError as error:
             failure = refusal_behind(error)
             missing = failure is not None and (

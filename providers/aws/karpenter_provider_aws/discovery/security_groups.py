@@ -15,6 +15,7 @@ from karpenter_core.provider.kit.node_class.discovery import (
 from karpenter_provider_aws.api.node_class_status import SecurityGroup
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.discovery.queries import DescribeFilter, DiscoveryQuery, tag_filters
+from karpenter_provider_aws.paging import ending_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -82,6 +83,6 @@ class SecurityGroupReader:
             )
             return [
                 SecurityGroup(id=item.get("GroupId", ""), name=item.get("GroupName", ""))
-                for page in pages
+                for page in ending_pages(pages)
                 for item in page["SecurityGroups"]
             ]

@@ -24,6 +24,7 @@ from karpenter_core.provider.kit.subnet_addresses import (
 )
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.discovery.queries import DescribeFilter, DiscoveryQuery, tag_filters
+from karpenter_provider_aws.paging import ending_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -155,7 +156,7 @@ class SubnetReader:
             pages = self._clients.ec2.get_paginator("describe_subnets").paginate(
                 Filters=query.filters_to_api(), PaginationConfig={"PageSize": PAGE_SIZE}
             )
-            return [_read(item) for page in pages for item in page["Subnets"]]
+            return [_read(item) for page in ending_pages(pages) for item in page["Subnets"]]
 
 
 def _read(item: SubnetTypeDef) -> DescribedSubnet:

@@ -19,6 +19,7 @@ from karpenter_core.provider.contract import Interruption, InterruptionKind
 from karpenter_provider_aws.codes import is_permission_missing
 from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
 from karpenter_provider_aws.interruption.pending_announcements import PendingAnnouncements
+from karpenter_provider_aws.paging import ending_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -208,7 +209,9 @@ class InstanceStatusPoll:
                 pages = self._clients.ec2.get_paginator("describe_instance_status").paginate(
                     Filters=[instance_filter], PaginationConfig={"PageSize": _PAGE_SIZE}
                 )
-                statuses = [item for page in pages for item in page["InstanceStatuses"]]
+                statuses = [
+                    item for page in ending_pages(pages) for item in page["InstanceStatuses"]
+                ]
             for status in statuses:
                 if status.get("InstanceId", "") not in seen:
                     seen.add(status.get("InstanceId", ""))

@@ -23,6 +23,7 @@ from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal
 from karpenter_provider_aws.instance_tags import to_tag_list
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NODE_CLASS_TAG
 from karpenter_provider_aws.launch.template_data import NAME_PREFIX
+from karpenter_provider_aws.paging import ending_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -331,7 +332,7 @@ class ClusterLaunchTemplates:
             )
             return [
                 template.get("LaunchTemplateName", "")
-                for page in pages
+                for page in ending_pages(pages)
                 for template in page["LaunchTemplates"]
             ]
 

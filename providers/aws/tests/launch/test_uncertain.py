@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.errors import (
+    AuthError,
     CloudProviderError,
     InsufficientCapacityError,
     LaunchFailedError,
@@ -235,3 +236,19 @@ def test_a_server_fault_ends_no_instance_and_is_no_error_of_one(
     assert {type(outcome) for outcome in outcomes} == {UncertainCallError}
     assert calls == 3, "the attempts of one call, and no smaller batches"
     assert process.instances.terminate(found) == [TerminationStatus.STARTED] * 3
+
+
+def test_a_signature_that_has_expired_launched_nothing_and_gives_no_claim_up(
+    aws, process, node_class
+):
+    """The clock of the machine is wrong, as credentials may be: another NodeClaim would fare no better."""
+    claims = wave(2)
+    with aws.fail("CreateFleet", code="RequestExpired", message="Request has expired.", times=None):
+        outcomes = process.launch(*claims, node_class=node_class)
+    assert {type(outcome) for outcome in outcomes} == {AuthError}
+    assert all("clock of this machine" in str(outcome) for outcome in outcomes)
+
+    again = process.launch(*claims, node_class=node_class)
+
+    assert {type(outcome) for outcome in again} == {LaunchedInstance}
+    assert len(aws.living()) == 2
