@@ -22,9 +22,11 @@ from karpenter_core.controllers.reconciling.reconciler import (
     Reconciler,
     ReconcileResult,
 )
-from karpenter_core.controllers.reconciling.refusal_reports import reporting_refusals
-from karpenter_core.errors import ApiError, CloudProviderError, InvalidError, NotFoundError
-from karpenter_core.kube.refusals import is_refusal
+from karpenter_core.controllers.reconciling.refusal_reports import (
+    despite_refusal,
+    reporting_refusals,
+)
+from karpenter_core.errors import CloudProviderError, InvalidError, NotFoundError
 from karpenter_core.kube.resources import custom_kind
 from karpenter_core.lifecycle.nodeclass.hashing import is_hash_current, with_migrated_hash
 from karpenter_core.state.object_kinds import ObjectKind
@@ -112,15 +114,12 @@ class NodeClassController:
             return await self._finalize(key, node_class)
         if self._providers.finalizes(node_class):
             node_class = await self._add_finalizer(node_class)
-        try:
-            node_class = await self._write_hash(key, node_class)
-        except ApiError as error:
-            if not is_refusal(error):
-                raise
-            # A policy may let nobody else change NodeClasses: only drift needs the hash.
-            await self._resolve(key, node_class)
-            raise
-        return await self._resolve(key, node_class)
+        return await despite_refusal(
+            self._write_hash(key, node_class),
+            lambda: self._resolve(
+                key, self._cluster_state.snapshot().node_classes.get(key, node_class)
+            ),
+        )
 
     async def _resolve(self, key: NodeClassKey, node_class: NodeClass) -> ReconcileResult:
         """Resolve a NodeClass and write its status, unless the last resolution is still valid."""
@@ -158,17 +157,17 @@ class NodeClassController:
         finalizers = [*node_class.metadata.finalizers, finalizer]
         return await self._patch(node_class, {"metadata": {"finalizers": finalizers}})
 
-    async def _write_hash(self, key: NodeClassKey, node_class: NodeClass) -> NodeClass:
+    async def _write_hash(self, key: NodeClassKey, node_class: NodeClass) -> None:
         """Write the hash, after the claims that have a hash of another version."""
         annotations = await self._hashes.annotations_of(node_class)
         if not annotations or annotations.items() <= node_class.metadata.annotations.items():
-            return node_class
+            return
         if not is_hash_current(node_class, annotations):
             for claim in _claims_using(self._cluster_state.snapshot(), key):
                 if not claim.is_deleting:
                     migrated = with_migrated_hash(claim, node_class, annotations)
                     await self._writer.write_claim(claim, migrated)
-        return await self._patch(node_class, {"metadata": {"annotations": dict(annotations)}})
+        await self._patch(node_class, {"metadata": {"annotations": dict(annotations)}})
 
     async def _finalize(self, key: NodeClassKey, node_class: NodeClass) -> ReconcileResult:
         finalizer = termination_finalizer(node_class)

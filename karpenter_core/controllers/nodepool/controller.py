@@ -14,9 +14,10 @@ import structlog
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.reconciling.reconciler import DONE, Reconciler, ReconcileResult
-from karpenter_core.controllers.reconciling.refusal_reports import reporting_refusals
-from karpenter_core.errors import ApiError
-from karpenter_core.kube.refusals import is_refusal
+from karpenter_core.controllers.reconciling.refusal_reports import (
+    despite_refusal,
+    reporting_refusals,
+)
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.lifecycle.nodepool.exchange_rates import with_exchange_rates
 from karpenter_core.lifecycle.nodepool.failing_passes import with_failing_passes
@@ -139,18 +140,11 @@ class NodePoolController:
             return DONE
         if not snapshot.manages(pool.spec.template.spec.node_class_ref) or pool.is_deleting:
             return DONE
-        refusal: ApiError | None = None
-        try:
-            await self._hash(pool, snapshot)
-        except ApiError as error:
-            if not is_refusal(error):
-                raise
-            refusal = error  # a policy may let nobody else change NodePools: only drift needs it
-        # Read again: the answer of the API server has the spec without open windows.
-        result = await self._status(self._cluster_state.snapshot().node_pools.get(name, pool))
-        if refusal is not None:
-            raise refusal
-        return result
+        return await despite_refusal(
+            self._hash(pool, snapshot),
+            # Read again: the answer of the API server has the spec without open windows.
+            lambda: self._status(self._cluster_state.snapshot().node_pools.get(name, pool)),
+        )
 
     async def _hash(self, pool: NodePool, snapshot: Snapshot) -> None:
         """Write the pool's hash, after the claims that have a hash of another version."""

@@ -1,4 +1,4 @@
-"""Publishes an Event when the API server refuses a write of a reconcile."""
+"""Reports writes that the API server refuses; goes on where it can."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.notices import Notice
     from karpenter_core.controllers.reconciling.reconciler import ReconcileResult
 
-__all__ = ["reporting_refusals"]
+__all__ = ["despite_refusal", "reporting_refusals"]
 
 K = TypeVar("K")
 
@@ -40,3 +40,23 @@ def reporting_refusals(
             raise
 
     return reporting
+
+
+async def despite_refusal(
+    write: Awaitable[object], rest: Callable[[], Awaitable[ReconcileResult]]
+) -> ReconcileResult:
+    """Do the rest of a reconcile even if a write before it is refused.
+
+    A policy may let nobody else write NodePools or NodeClasses, and allow their status: only drift needs
+    what is written there.
+
+    Raises:
+        ApiError: the write was refused, once the rest is done; or it failed otherwise.
+    """
+    try:
+        await write
+    except ApiError as error:
+        if is_refusal(error):
+            await rest()
+        raise
+    return await rest()

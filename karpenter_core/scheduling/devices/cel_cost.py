@@ -1,4 +1,4 @@
-"""Estimates the cost of a CEL expression; refuses one that would take all memory or time.
+"""Estimates the cost of a CEL expression; refuses one that costs too much.
 
 The API server refuses such a selector by its own estimate, so that none comes from a cluster. Files,
 which offline programs read, may have any. The CEL library has no limit of its own. The estimate is an
@@ -41,7 +41,7 @@ class _Token:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """What stands in brackets, parted at its commas."""
+    """The contents of brackets, parted at the commas."""
 
     opening: str
     parts: tuple[tuple[_Item, ...], ...]

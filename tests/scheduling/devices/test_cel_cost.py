@@ -74,7 +74,7 @@ def test_an_expression_of_usual_cost_is_evaluated(expression):
 
 
 @pytest.mark.parametrize("text", ["", ")", "]]", "a.map(", "x.all()", "lists.range()", "'", "f(,)"])
-def test_what_is_no_expression_is_left_to_the_compiler(text):
+def test_text_that_is_no_expression_is_left_to_the_compiler(text):
     check_cost(text)
 
 
