@@ -365,3 +365,24 @@ def test_a_launching_node_takes_a_pod_whose_volume_suits_each_zone_that_it_may_b
     )
 
     assert set(planned(asked, options).existing) == ({"new"} if fits else set())
+
+
+def test_a_pod_is_not_the_first_of_its_kind_where_others_run_out_of_its_reach(options):
+    """kube-scheduler looks at all nodes: one that is launched for the pod would not be used."""
+    here = existing_node("here", labels={ZONE: "zone-a"}, bound=[running("there", "here")])
+    beside = existing_node("beside", labels={ZONE: "zone-b"})
+    web = pod("web", pod_affinity=term(), node_selector={ZONE: "zone-b"})
+    plan = planned(problem([web], nodes=[here, beside]), options)
+    assert left(plan) == ["web"]
+    assert plan.claims == ()
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_pod_is_the_first_of_its_kind_if_none_is_beside_any_of_its_labels(options, others):
+    """A pod on a node without the one label counts by the other: it is there all the same."""
+    bound = [running("there", "bare")] if others else []
+    bare = existing_node("bare", labels={ZONE: "zone-a"}, bound=bound)
+    racked = existing_node("racked", labels={ZONE: "zone-a", RACK: "r1"})
+    web = pod("web", pod_affinity=(*term(), *term(RACK)))
+    plan = planned(problem([web], pools=[], nodes=[bare, racked]), options)
+    assert left(plan) == (["web"] if others else [])

@@ -132,6 +132,17 @@ def test_affinity_to_pods_elsewhere_says_where_they_are():
     )
 
 
+def test_affinity_to_pods_on_nodes_without_the_label_says_so():
+    """The pod is not the first of its kind, as one runs, which counts by another label."""
+    nodes = [existing_node("node-0", cpu="0", bound=running("web-1"))]
+    pools = [node_pool("default", requirements=[("example.com/rack", "In", "r1")])]
+    near = (*term(), *term("example.com/rack"))
+    reason = why(pod("web-0", pod_affinity=near), pools=pools, nodes=nodes)
+
+    assert reason.constraint is PoolConstraint.AFFINITY
+    assert "such pods are only on nodes without the label example.com/rack" in reason.detail
+
+
 def test_affinity_to_pods_on_a_full_node_names_the_node():
     """A new node has none of these pods."""
     nodes = [existing_node("node-0", cpu="0", bound=running("db-0", app="db"))]

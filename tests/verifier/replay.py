@@ -5,8 +5,7 @@ of nodes, but for what upstream decides otherwise. Domains that pools could make
 ones, so no plan fills a zone while another, that is not there yet, would be due (hostnames: the
 minimum is 0); a launching node makes none. The minimum is taken over the domains that the pod's own selector allows, whatever
 nodeAffinityPolicy says; with nodeTaintsPolicy Honor, of pools that it tolerates. Each required term
-of pod affinity is met for itself, not all by the same pods; and a pod may be the first one also
-when others of its kind run where its own node selector does not let it go.
+of pod affinity is met for itself, not all by the same pods.
 """
 
 from __future__ import annotations
@@ -229,10 +228,7 @@ class Replay:
         fixed = [other for other in matching if len(other.domains(key)) == 1]
         if here <= {next(iter(other.domains(key))) for other in fixed}:
             return
-        is_first = self._affinity_selects(pod.shape, pod.shape) and any(
-            not any(_may_go(pod.shape, by, key, other) for other in matching)
-            for by in _terms_met(pod.shape, place)
-        )
+        is_first = self._affinity_selects(pod.shape, pod.shape) and not matching
         if not is_first:
             yield (
                 f"affinity over {key}: no matching pod in its domain, "
@@ -293,13 +289,6 @@ def _terms_met(shape, place):
         for term in shape.required_node_terms
         if all(term_matches(term, labels) for labels in place.options)
     ] or [None]
-
-
-def _may_go(shape, term, key, place):
-    """Whether selector and term let a pod into a domain of a place, as far as one knows."""
-    return any(
-        value is not None and _may_select(shape, term, key, value) for value in place.domains(key)
-    )
 
 
 def _may_select(shape, term, key, value):

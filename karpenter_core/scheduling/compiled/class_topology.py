@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from karpenter_core.scheduling.compiled.topology import TopologyKind
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from karpenter_core.scheduling.compiled.pod_classes import ClassRelaxationStep, PodClass
     from karpenter_core.scheduling.compiled.topology import TopologyGroup
@@ -22,6 +24,8 @@ class ClassTopology(Struct, frozen=True, kw_only=True, eq=False):
 
     `grows` are the indices of the groups whose counts grow with the class itself; `zonal` has the
     restricting groups of each axis, `allowed` the domains the class may be in at all (None: all).
+    `siblings` are, by the index of a pod affinity group, those that count the same pods by other
+    labels; groups without any are absent.
     """
 
     host: tuple[TopologyGroup, ...]
@@ -29,6 +33,7 @@ class ClassTopology(Struct, frozen=True, kw_only=True, eq=False):
     allowed: Mapping[int, tuple[bool, ...] | None]
     counted_axes: tuple[int, ...]
     grows: frozenset[int]
+    siblings: Mapping[int, tuple[TopologyGroup, ...]]
 
 
 def find_class_topologies(
@@ -70,7 +75,21 @@ def _class_topology(
         allowed={axis: _allowed(relaxation_step.strict, axes[axis]) for axis in zonal},
         counted_axes=tuple(sorted(counted - zonal.keys())),
         grows=frozenset(group.index for group in pod_class.counted),
+        siblings=_siblings(relaxation_step.bound),
     )
+
+
+def _siblings(groups: Iterable[TopologyGroup]) -> dict[int, tuple[TopologyGroup, ...]]:
+    by_pods: dict[object, list[TopologyGroup]] = {}
+    for group in groups:
+        if group.kind is TopologyKind.AFFINITY:
+            by_pods.setdefault(frozenset((group.pods, *group.other_terms)), []).append(group)
+    return {
+        group.index: tuple(other for other in same if other is not group)
+        for same in by_pods.values()
+        if len(same) > 1
+        for group in same
+    }
 
 
 def _allowed(strict: Requirements, axis: TopologyAxis) -> tuple[bool, ...] | None:

@@ -218,6 +218,12 @@ class _GroupView:
                 f"it is not known yet in which of {self._listed(maybe)} such pods will be",
                 "wait for the next pass, or make the affinity preferred",
             )
+        counts, topology = self.explanation.engine.counts, self.explanation.topology
+        if not there and counts.is_counted(self.group, topology):
+            return (
+                f"such pods are only on nodes without the label {self.axis.key}",
+                "give these nodes the label, or make the affinity preferred",
+            )
         if not there:
             return (
                 "no such pod is anywhere",

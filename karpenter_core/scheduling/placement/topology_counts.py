@@ -122,7 +122,7 @@ class TopologyCounts:
             grows = group.index in topology.grows
             row = self._host_row(group.index, count)
             if group.kind is TopologyKind.AFFINITY:
-                if grows and (row is None or not row.any()):
+                if grows and not self.is_counted(group, topology):
                     first = True
                     continue
                 cap: Counts | None = np.zeros(count, dtype=np.int64)
@@ -154,7 +154,7 @@ class TopologyCounts:
                     there = [a and b for a, b in zip(there, allowed, strict=True)]
                 if True in there:
                     grows = False
-                elif grows and not _may_be_in(tally.possible_counts, allowed):
+                elif grows and not self.is_counted(group, topology):
                     first, there = True, usable
                 here = [NO_CAP if it else 0 for it in there]
             else:
@@ -166,6 +166,23 @@ class TopologyCounts:
             caps = list(map(min, caps, here)) if caps else here
         domains = tuple([domain for domain, cap in enumerate(caps) if cap > 0])
         return DomainCaps(caps, domains, growing, first)
+
+    def is_counted(self, group: TopologyGroup, topology: ClassTopology) -> bool:
+        """Tell whether pods that an affinity group selects are anywhere, or will be.
+
+        To kube-scheduler a pod is the first of them only if there is none: also none where its node
+        selector does not let it go, and none on nodes without the label of one of its terms.
+        """
+        return any(
+            self._is_counted_by(each) for each in (group, *topology.siblings.get(group.index, ()))
+        )
+
+    def _is_counted_by(self, group: TopologyGroup) -> bool:
+        if group.is_host:
+            row = self.host.get(group.index)
+            return row is not None and bool(row.any())
+        tally = self.domain_counts(group)
+        return any(tally.counts) or any(tally.possible_counts or ())
 
     def record(
         self,
@@ -302,12 +319,6 @@ def _count_possible(tally: DomainCounts, domains: Iterable[int], count: int) -> 
         tally.possible_counts = [0] * len(tally.counts)
     for domain in domains:
         tally.possible_counts[domain] += count
-
-
-def _may_be_in(possible_counts: list[int] | None, allowed: tuple[bool, ...] | None) -> bool:
-    if possible_counts is None:
-        return False
-    return any(n > 0 and (allowed is None or allowed[d]) for d, n in enumerate(possible_counts))
 
 
 def _separation_caps(

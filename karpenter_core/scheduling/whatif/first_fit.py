@@ -453,7 +453,7 @@ class FirstFitPlacement:
                 there = _both([count > 0 for count in counts], allowed)
                 if any(there):
                     here, grows = [NO_CAP if it else 0 for it in there], False
-                elif grows and not any(_both(overlay.may_be_in(start, size), allowed)):
+                elif grows and not any(counts) and not any(overlay.may_be_in(start, size)):
                     first = True
                     here = [NO_CAP if it else 0 for it in usable]
                 else:

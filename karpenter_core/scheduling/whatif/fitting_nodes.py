@@ -140,7 +140,8 @@ def class_plan(
         and pod_class.blocked is None
         and not pod_class.shared_volumes
         and not pod_class.relaxation_steps[0].node_constraints.host_ports
-        and all(group.kind is not TopologyKind.AFFINITY for group in host),
+        and all(group.kind is not TopologyKind.AFFINITY for group in host)
+        and not relaxation_steps[0].siblings,
         has_wishes=len(relaxation_steps) > 1,
         host=tuple(
             HostTopologyRule(
