@@ -87,6 +87,12 @@ _LARGE_NODES_FEE_SHARES: Final = (1.0, 3.0)
 Plans of three times the fee often have half of the nodes for the same price, and then cost less in all.
 """
 
+_FEW_CLASSES: Final = 16
+"""The number of classes of pods up to which the LP's mix of larger nodes is opened at once as well.
+
+It has about as many kinds of nodes as there are classes: of many, rounding takes what larger nodes save.
+"""
+
 _MUCH: Final = 0.02
 """The ratio of the fees that fewer nodes might save to the prices from which that plan is made."""
 
@@ -202,9 +208,19 @@ class _Choice:
                 return
             larger = find_purchase_mix(self._compiled, self._first_fit.engine, fee_share=fee_share)
             yield 5
-            candidate = yield from self._plan_steps(_grown(self._compiled, larger))
-            self._take(candidate)
-            yield from self._repack_steps(candidate)
+            for profile in self._profiles_of_larger(larger):
+                candidate = yield from self._plan_steps(profile)
+                self._take(candidate)
+                yield from self._repack_steps(candidate)
+
+    def _profiles_of_larger(self, mix: PurchaseMix | None) -> Iterator[PlanProfile]:
+        """Yield the plans that a mix of larger nodes allows."""
+        grown = _grown(self._compiled, mix)
+        yield grown
+        if mix is None or not self._reported or len(self._compiled.classes) > _FEW_CLASSES:
+            return
+        if openings := mix.openings(1.0):
+            yield replace(grown, mix=openings)
 
     def _counted_pods_steps(self, mix: PurchaseMix | None) -> Generator[int, None, None]:
         """Make a plan of nodes that are cheap for the pods at hand, if several pools launch them.
