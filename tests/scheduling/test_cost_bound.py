@@ -31,6 +31,7 @@ from karpenter_core.testing.builders import (
 )
 from tests.properties import with_examples
 from tests.scheduling.plan_checks import FIRST_FIT
+from tests.support.problems import seeded_problem
 from tests.support.strategies import problems
 from tests.verifier import violations
 
@@ -185,6 +186,15 @@ def test_no_verified_plan_is_cheaper_than_its_bound(asked, options):
         plan = solve(asked, options)
     if plan.cost.lower_bound is not None and violations(asked, plan) == []:
         assert plan.cost.lower_bound <= plan.cost.hourly + 1e-9
+
+
+def test_the_bound_is_about_the_pods_that_the_plan_places():
+    """Limits leave pods here; first-fit and the value plan leave different ones."""
+    asked = seeded_problem(288)
+    plan = solve(asked)
+    assert plan.unschedulable
+    assert violations(asked, plan) == []
+    assert 0 < plan.cost.lower_bound <= plan.cost.hourly + 1e-9
 
 
 @given(asked=problems(), data=st.data())

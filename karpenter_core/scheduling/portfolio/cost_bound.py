@@ -23,12 +23,11 @@ from karpenter_core.scheduling.portfolio.purchase_mix import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from karpenter_core.scheduling.arrays import Columns
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
     from karpenter_core.scheduling.packing.guidance import Guidance
-    from karpenter_core.scheduling.placement.engine import PlacementEngine
     from karpenter_core.scheduling.placement.open_nodes import OpenNodes
     from karpenter_core.scheduling.portfolio.purchase_mix import PoolShapes
 
@@ -107,14 +106,13 @@ class CostBound:
         return sorted(np.lexsort((-demand, -demand_value))[:2].tolist())
 
 
-def find_cost_bound(compiled: CompiledProblem, first_fit: PlacementEngine) -> CostBound | None:
-    """Bound the cost of the pods that first-fit places; None: not known.
+def find_cost_bound(compiled: CompiledProblem, left: Mapping[int, int]) -> CostBound | None:
+    """Bound the cost of all pods but those `left`, by class; None: not known.
 
     All pools count, whatever their weight; nodes that are there are used up first.
     """
-    pending_by_class = first_fit.left
     counts = {
-        index: len(pod_class.members) - pending_by_class.get(index, 0)
+        index: len(pod_class.members) - left.get(index, 0)
         for index, pod_class in enumerate(compiled.classes)
     }
     demands = {index: count for index, count in counts.items() if count}

@@ -123,7 +123,7 @@ def portfolio_steps(
     first_fit = yield from first_fit_steps(compiled, halt)
     if first_fit.engine.nodes.count == len(compiled.nodes) or first_fit.engine.unreached:
         return PlanPortfolio(best=first_fit, first_fit=first_fit)
-    bound = find_cost_bound(compiled, first_fit.engine) if reported else None
+    bound = find_cost_bound(compiled, first_fit.left) if reported else None
     yield 5
     choice = _Choice(first_fit, bound, halt, reported=reported)
     if compiled.options.packing is PackingPolicy.VALUE:
@@ -132,7 +132,7 @@ def portfolio_steps(
         yield from choice.make_steps(mix)
         if reported:
             yield from choice.make_few_steps(mix)
-    return PlanPortfolio(best=choice.best, first_fit=first_fit, lower_bound=choice.lower_bound)
+    return PlanPortfolio(best=choice.best, first_fit=first_fit, lower_bound=choice.bound_of_best())
 
 
 def first_fit_steps(
@@ -196,6 +196,20 @@ class _Choice:
                 yield from self._counted_pods_steps(mix)
             if self._is_within(_GOOD_ENOUGH):
                 break
+
+    def bound_of_best(self) -> float | None:
+        """Return a lower bound of the best plan's cost; None: not known.
+
+        The bound is about the pods that first-fit places. Where limits leave some, the best plan may
+        leave others, which cost more.
+        """
+        first_fit = self._first_fit.left
+        if self.lower_bound is None or all(
+            count <= first_fit.get(index, 0) for index, count in self.best.left.items()
+        ):
+            return self.lower_bound
+        bound = find_cost_bound(self._compiled, self.best.left)
+        return None if bound is None else bound.cost_per_hour
 
     def _large_nodes_steps(self, mix: PurchaseMix | None) -> Generator[int, None, None]:
         """Make plans of fewer, larger nodes while the fees of the best plan's nodes are much."""
