@@ -576,6 +576,32 @@ def test_a_replacement_in_flight_takes_the_place_of_a_node_that_goes_meanwhile(t
     run_controller(tmp_path, scenario)
 
 
+def test_a_node_that_goes_before_its_turn_is_not_replaced_by_a_command(tmp_path):
+    """A command of the same plan is still creating its replacement; the replicas are filled up meanwhile."""
+
+    async def scenario(scene):
+        counts = ClaimCounts(scene)
+        await grown(scene, count=2, disruption={**NEVER, "budgets": [{"nodes": "2"}]})
+        slow = RequestFault(matches=matching("POST", "/nodeclaims"), times=1)
+        slow.latency_seconds = 1.0
+        scene.cluster.frontend.faults.add(slow)
+        drift(scene)
+        old = [claim["metadata"]["name"] for claim in scene.claims()]
+
+        def is_marked():
+            return any(condition(claim, "DisruptionReason") for claim in scene.claims())
+
+        await scene.settle(is_marked)
+        for name in old:
+            scene.cluster.delete(NODE_CLAIMS, name)
+        await counts.watch(seconds=600)
+        assert len(counts.ever) == 2 + 2
+        assert len(revised(scene)) == 2
+        assert all_ready(scene, 2)
+
+    run_controller(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("removed", [False, True])
 def test_no_more_claims_are_created_than_are_still_wanted(tmp_path, removed):
     """Replicas that were a slip of the pen are taken back, or the pool goes, while they are created."""

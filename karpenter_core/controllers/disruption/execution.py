@@ -211,6 +211,10 @@ class CommandQueue:
         # Computed now: once replacements are created, the command must start without a wait.
         decision = await self._records.prepare_record(command, plan, obstacles=obstacles)
         names = await self._create_replacements(command)
+        if None in names and self._is_any_leaving(command):
+            return _CommandFailure(
+                CommandRejection.CONFLICT, "a candidate is being removed already"
+            )
         if None in names:
             return _CommandFailure(CommandRejection.LAUNCH, "not all replacements could be created")
         # Only now: the provisioner would otherwise launch replacements for the same pods.
@@ -238,8 +242,21 @@ class CommandQueue:
             decision_ref=DecisionRef(id=command.id, cause=str(command)),
             reason=str(command.reason).lower(),
             leaving=frozenset(candidate.name for candidate in command.candidates),
+            is_wanted=lambda: not self._is_any_leaving(command),
         )
         return created.names
+
+    def _is_any_leaving(self, command: Command) -> bool:
+        """Tell whether a candidate is removed by others: interrupted, or its claim deleted.
+
+        Its pods, and the replica of a static NodePool, are then replaced like those of any such node.
+        """
+        state_nodes = self._cluster_state.snapshot().state_nodes_by_claim
+        return any(
+            (state_node := state_nodes.get(candidate.name)) is None
+            or state_node.marked_for_deletion
+            for candidate in command.candidates
+        )
 
     def _nominate_targets(self, command: Command) -> None:
         """Nominate the nodes that the pods will move to, so that they are not disrupted as well."""
