@@ -35,6 +35,7 @@ from tests.scheduling.handmade_plans import DB, pod, spread, term
 from tests.verifier import violations
 
 RACK = "example.com/rack"
+SIZE = "example.com/size"
 RESERVATION = "example.com/reservation-id"
 
 
@@ -386,3 +387,29 @@ def test_a_pod_is_the_first_of_its_kind_if_none_is_beside_any_of_its_labels(opti
     web = pod("web", pod_affinity=(*term(), *term(RACK)))
     plan = planned(problem([web], pools=[], nodes=[bare, racked]), options)
     assert left(plan) == (["web"] if others else [])
+
+
+def test_nodes_without_the_label_of_one_spread_count_for_none(options):
+    """kube-scheduler counts nodes that have the labels of all constraints of the pod."""
+    bound = [running(name, "bare") for name in ("one", "two")]
+    bare = existing_node("bare", labels={ZONE: "zone-b"}, bound=bound)
+    racked = [
+        existing_node(name, labels={ZONE: zone, RACK: rack})
+        for name, zone, rack in (("here", "zone-a", "r1"), ("there", "zone-b", "r2"))
+    ]
+    here = replace(racked[0], pods=(running("three", "here"),))
+    web = pod("web", topology_spread=(*spread(), *spread(RACK)))
+    plan = planned(problem([web], pools=[], nodes=[bare, here, racked[1]]), options)
+    assert list(plan.existing) == ["there"]
+
+
+@pytest.mark.parametrize("operator", ["Exists", "Gt"])
+def test_nodes_without_a_label_that_must_be_there_do_not_count(options, operator):
+    """`Exists` or `Gt`, and `NotIn`, on one label: together they are no `NotIn`."""
+    values = ("1",) if operator == "Gt" else ()
+    sized = node_term((SIZE, operator, *values), (SIZE, "NotIn", "5"))
+    here = existing_node("here", labels={SIZE: "3"}, bound=[running("one", "here")])
+    other = existing_node("other", labels={ZONE: "zone-b"})
+    web = pod("web", required=(sized,), topology_spread=spread())
+    plan = planned(problem([web], pools=[], nodes=[here, other]), options)
+    assert list(plan.existing) == ["here"]

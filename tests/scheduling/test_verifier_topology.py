@@ -173,15 +173,19 @@ def test_domains_behind_taints_count_by_policy():
 
 
 def test_a_node_needs_all_keys_of_the_pods_constraints_to_be_chosen():
-    """But where it has the key of one, that one counts it."""
+    """And to be counted by any of them."""
     both = (*spread(), *spread(key=RACK))
     pools = [node_pool(requirements=[(RACK, "In", "r1", "r2")])]
     new = pod("new", topology_spread=both)
     assert said(judged(claim(new), pools=[node_pool()]), f"spread over {RACK}")
     first = claim(new, more=(Requirement.of(RACK, "In", ("r1",)),), **{RACK: "r1"})
     assert judged(first, pools=pools) == []
-    old = existing_node("old", bound=[running("there")])
-    assert said(judged(first, pools=pools, nodes=[old]), f"new: spread over {ZONE}")
+    bare, racked = (
+        existing_node("old", labels=labels, bound=[running("there")])
+        for labels in ({}, {RACK: "r2"})
+    )
+    assert judged(first, pools=pools, nodes=[bare]) == []
+    assert said(judged(first, pools=pools, nodes=[racked]), f"new: spread over {ZONE}")
 
 
 def test_a_launching_node_adds_no_domain():

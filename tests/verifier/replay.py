@@ -137,8 +137,8 @@ class Replay:
     def _spread_counts(self, spread, shape, host, included):
         """Count per domain of the nodes that are there, and say which domains are known by them.
 
-        A node takes part when the constraint's policies let it, and when it has the key, whether it
-        has those of the pod's other constraints or not. A claim takes part when all of its variants
+        A node takes part when the constraint's policies let it, and when it has the key and those of
+        the pod's other constraints. A claim takes part when all of its variants
         would, and a node that was launched before when it is known which domain it will be in;
         but by that one no domain is known, and by a claim none before it counts a pod.
         """
@@ -147,6 +147,8 @@ class Replay:
             if place.planned and not place.pods and place is not host:
                 continue
             if None in place.domains(spread.topology_key) or not included(spread, shape, place):
+                continue
+            if any(None in place.domains(each.topology_key) for each in hard_spreads(shape)):
                 continue
             count = sum(1 for pod in place.pods if self._spread_selects(spread, shape, pod.shape))
             if place.closed and not count and not self.cautious:

@@ -187,6 +187,8 @@ def counts_on_node(
     chosen = group.node_filter
     if chosen is None:
         return True
+    if not all(signatures.may_have_label(signature, key) for key in chosen.present):
+        return False
     if chosen.tolerations is not None:
         # Taints that are preferences keep no node out of a count (the Kubernetes scheduler's rule).
         tolerations = (*chosen.tolerations, PREFERENCE_TOLERATION)

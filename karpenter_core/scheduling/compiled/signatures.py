@@ -209,6 +209,13 @@ class SignatureTable:
             for one in alternatives
         )
 
+    def may_have_label(self, number: int, key: str) -> bool:
+        """Whether a node has a label, or the NodePool of a planned claim may give it one."""
+        claim = self._claims.get(number)
+        if claim is None:
+            return key in self._nodes[number].requirements
+        return claim.pool.may_have(key)
+
     def taints(self, number: int) -> tuple[Taint, ...]:
         """Return the taints of a node."""
         claim = self._claims.get(number)

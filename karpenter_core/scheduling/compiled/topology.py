@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import (
         AffinityTerm,
+        NodeSelectorTerm,
         PodShape,
         Toleration,
         TopologySpread,
@@ -33,6 +34,7 @@ __all__ = ["CountedNodeFilter", "PodFilter", "TopologyGroup", "TopologyGroups", 
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 """The label that the API server puts on every namespace."""
+_PRESENCE_OPERATORS: Final = frozenset({"Exists", "Gt", "Lt", "Gte", "Lte"})
 
 
 class TopologyKind(Enum):
@@ -50,11 +52,12 @@ class TopologyKind(Enum):
 class CountedNodeFilter:
     """The nodes on which a spread constraint counts: `alternatives` of labels, taints tolerated.
 
-    None: that side does not matter.
+    None: that side does not matter. Labels that are `present` have any value.
     """
 
     alternatives: tuple[Requirements, ...] | None
     tolerations: tuple[Toleration, ...] | None
+    present: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +139,12 @@ class TopologyGroups:
         """
         extra = {key: shape.labels[key] for key in spread.match_label_keys if key in shape.labels}
         alternatives = tolerations = None
+        present = self._other_keys(shape, spread)
         if spread.node_affinity_policy == "Honor" and (
             shape.node_selector or shape.required_node_terms
         ):
             alternatives = self._alternatives(shape)
+            present |= self._present_by(shape.required_node_terms)
         if spread.node_taints_policy == "Honor":
             tolerations = step.tolerations
         return self._intern(
@@ -150,8 +155,8 @@ class TopologyGroups:
             min_domains=spread.min_domains or 0,
             node_filter=(
                 None
-                if alternatives is None and tolerations is None
-                else CountedNodeFilter(alternatives, tolerations)
+                if alternatives is None and tolerations is None and not present
+                else CountedNodeFilter(alternatives, tolerations, present)
             ),
         )
 
@@ -238,6 +243,41 @@ class TopologyGroups:
                 continue
             read.append(base.merge(expressions))
         return tuple(read)
+
+    def _other_keys(self, shape: PodShape, spread: TopologySpread) -> frozenset[str]:
+        """Return the labels of a pod's other spread constraints over domains.
+
+        kube-scheduler counts no node that lacks the label of one of them. Every node has a host name.
+        """
+        if not spread.is_hard or spread.topology_key == HOSTNAME:
+            return frozenset()
+        keys = {
+            self._aliases.get(other.topology_key, other.topology_key)
+            for other in shape.topology_spread
+            if other.is_hard
+        }
+        own = self._aliases.get(spread.topology_key, spread.topology_key)
+        return frozenset(keys - {own, HOSTNAME})
+
+    def _present_by(self, terms: Iterable[NodeSelectorTerm]) -> frozenset[str]:
+        """Return the labels that every term wants to be there and whose values it excludes too.
+
+        Together these are `NotIn` by upstream's algebra, which a node without the label meets.
+        """
+        of_terms = [
+            frozenset(
+                self._aliases.get(item.key, item.key)
+                for item in term.match_expressions
+                if item.operator in _PRESENCE_OPERATORS
+                and any(
+                    other.key == item.key and other.operator == "NotIn"
+                    for other in term.match_expressions
+                )
+            )
+            for term in terms
+            if term.match_expressions
+        ]
+        return of_terms[0].intersection(*of_terms) if of_terms else frozenset()
 
     def _filter(self, shape: PodShape, term: AffinityTerm) -> PodFilter:
         return PodFilter(self._scope(shape, term), PodSelector.read(term.selector))
