@@ -128,7 +128,7 @@ class KubeWriter:
         """Merge-patch an object and return it; with `resource_version` under optimistic lock.
 
         Raises:
-            TooManyRequestsError: too much to do, or the same patch was sent again and again.
+            TooManyRequestsError: too much to do, or the object was patched again and again.
         """
         op = WriteAttempt(
             verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource

@@ -210,12 +210,12 @@ def test_claims_are_not_created_for_ever_if_a_webhook_narrows_their_requirements
     run_controller(tmp_path, scenario)
 
 
-def change_writes(monkeypatch, kind, change):
-    """Have a webhook change what each write of an object's metadata or spec makes of it."""
+def change_writes(monkeypatch, kind, change, *, of=""):
+    """Have a webhook change what each write of an object, or of its status, makes of it."""
     replace = Registry._replace
 
     def replaced(registry, served, old, new, *, part):
-        if served.kind.kind == kind and not part:
+        if served.kind.kind == kind and part == of:
             new = copy.deepcopy(new)
             change(new)
         return replace(registry, served, old, new, part=part)
@@ -264,6 +264,31 @@ def test_an_annotation_that_a_webhook_takes_off_is_written_ever_more_slowly(tmp_
         await scene.cluster.clock.sleep(60)
         assert 2 <= len(writes) <= 20
         assert len(scene.pods("Running")) == 1
+
+    run_controller(tmp_path, scenario)
+
+
+def test_conditions_that_a_webhook_changes_each_time_are_written_ever_more_slowly(
+    tmp_path, monkeypatch
+):
+    """Each write differs from the last one, as what it answers to does."""
+    writes = []
+
+    def shift(pool):
+        writes.append(pool)
+        pool["status"]["conditions"] = [
+            each | {"lastTransitionTime": f"2029-01-01T{len(writes) % 24:02}:00:00Z"}
+            for each in pool["status"].get("conditions", ())
+            if each["type"] != "Ready"
+        ]
+
+    change_writes(monkeypatch, "NodePool", shift, of="status")
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool()])
+        scene.start()
+        await scene.cluster.clock.sleep(120)
+        assert 2 <= len(writes) <= 200
 
     run_controller(tmp_path, scenario)
 

@@ -7,6 +7,7 @@ import pytest
 from karpenter_core.errors import TooManyRequestsError
 from karpenter_core.kube.repeated_writes import (
     FREE_REPEATS,
+    FREE_WRITES,
     MAX_REPEAT_PAUSE,
     RepeatedWrites,
 )
@@ -109,3 +110,32 @@ def test_a_write_that_was_not_done_does_not_count(writes):
     for _ in range(3 * FREE_REPEATS):
         writes.check(POOL, HASH)
     assert wait(writes) == 0
+
+
+def version(number):
+    return {"metadata": {"annotations": {"hash": str(number)}}}
+
+
+def test_writes_of_other_contents_each_time_are_one_a_second_in_the_end(writes, clock):
+    """Conditions contain times, so patches that a webhook takes back may differ."""
+    for number in range(FREE_WRITES):
+        write(writes, version(number))
+    assert wait(writes, version(-1)) == pytest.approx(1)
+    assert wait(writes, target=("nodepools", "", "", "other")) == 0
+    for number in range(5):
+        clock.now += 1
+        write(writes, version(number))
+        assert wait(writes, version(-1)) == pytest.approx(1)
+
+
+def test_an_object_that_rests_may_be_written_as_often_again(writes, clock):
+    for number in range(FREE_WRITES):
+        write(writes, version(number))
+    clock.now += FREE_WRITES
+    for number in range(FREE_WRITES):
+        write(writes, version(number))
+    clock.now += 1000 * FREE_WRITES
+    for number in range(FREE_WRITES):
+        write(writes, version(number))
+    with pytest.raises(TooManyRequestsError, match="60 writes in a short time"):
+        write(writes, version(-1))
