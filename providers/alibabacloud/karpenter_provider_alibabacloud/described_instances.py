@@ -18,6 +18,7 @@ from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.described import DescribedInstances
 from karpenter_core.provider.kit.instances.foreign_launches import ForeignMarks
 from karpenter_provider_alibabacloud.api_answers import object_of, text_of, texts_of
+from karpenter_provider_alibabacloud.codes import ApiError
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS, cluster_tag, is_owned
 from karpenter_provider_alibabacloud.labels import (
@@ -262,6 +263,7 @@ class InstanceReader:
 
         def call(parameters: Mapping[str, object]) -> ApiAnswer:
             answer = self._clients.ecs.call("DescribeInstances", parameters)
+            _require_list(answer)
             if pages is not None:
                 pages["answered"] += 1
             return answer
@@ -274,6 +276,21 @@ class InstanceReader:
             )
             for item in items:
                 yield read_instance(item, uses_reservations=self._uses_reservations)
+
+
+def _require_list(answer: ApiAnswer) -> None:
+    """Refuse an answer that lists nothing, not even an empty list: its instances are not gone.
+
+    Raises:
+        ApiError: as for a call that has no answer.
+    """
+    instances: object = answer.get("Instances")
+    listed: object = (
+        cast("ApiAnswer", instances).get("Instance") if isinstance(instances, dict) else None
+    )
+    if not isinstance(listed, list):
+        message = "the answer has no list Instances.Instance"
+        raise ApiError("", message, action="ecs:DescribeInstances")
 
 
 def _items(value: object) -> Sequence[ApiAnswer]:

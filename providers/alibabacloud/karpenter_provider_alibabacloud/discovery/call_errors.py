@@ -9,13 +9,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from karpenter_core.errors import AuthError, ThrottledError
+from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
+from karpenter_core.provider.kit.calls.pages import EndlessListingError
 from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass, core_error
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-
-    from karpenter_core.errors import CloudProviderError
 
 __all__ = ["core_errors_of", "is_refusal", "refusal_behind"]
 
@@ -27,12 +26,15 @@ def core_errors_of() -> Generator[None]:
     Raises:
         AuthError: credentials are missing, wrong, or do not permit it.
         ThrottledError: there were too many calls.
-        CloudProviderError: anything else; `refusal_behind` has the code, if there was an answer.
+        CloudProviderError: anything else; `refusal_behind` has the code, if there was an answer. Also
+            for a listing whose pages go in a circle.
     """
     try:
         yield
     except ApiError as error:
         raise core_error(error) from error
+    except EndlessListingError as error:
+        raise CloudProviderError(str(error)) from error
 
 
 def refusal_behind(error: BaseException) -> ApiError | None:

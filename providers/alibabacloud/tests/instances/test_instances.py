@@ -6,6 +6,7 @@ nothing by a listing that says it is partial.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -18,6 +19,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.contract import Instance, TerminationStatus
 from karpenter_provider_alibabacloud.described_instances import parse_provider_id, read_instance
+from karpenter_provider_alibabacloud.sdk_caller import SdkCaller
 from providers.alibabacloud.tests.instances.cluster_world import SPOT
 
 STRANGER = "cn-hangzhou.i-0000000000000000000"
@@ -436,3 +438,48 @@ def test_an_instance_description_is_read(world):
     in_pool = {"EcsCapacityReservationAttr": {"CapacityReservationId": "crp-1"}}
     assert read_instance(in_pool).capacity_type == "reserved"
     assert read_instance(in_pool, uses_reservations=False).capacity_type == "on-demand"
+
+
+class ChangedListings:
+    """Answers DescribeInstances with what a test gives, and other calls as before."""
+
+    def __init__(self, monkeypatch, answer):
+        call = SdkCaller.call
+
+        def changed(caller, action, parameters):
+            return answer if action == "DescribeInstances" else call(caller, action, parameters)
+
+        monkeypatch.setattr(SdkCaller, "call", changed)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"RequestId": "r-1"},
+        {"Instances": None},
+        {"Instances": {}},
+        {"Instances": {"Instance": None}},
+        {"Instances": {"Instance": []}, "NextToken": "again"},
+    ],
+)
+def test_an_answer_without_a_list_of_instances_does_not_say_that_they_are_gone(
+    world, monkeypatch, answer
+):
+    """Their NodeClaims would be deleted, or lose their finalizers while the instances go on."""
+    found = world.launch("web")
+    world.restart()
+    with monkeypatch.context() as patching:
+        ChangedListings(patching, answer)
+        with suppress(CloudProviderError):  # raised if not even the first page is known
+            assert not world.instances.list().complete
+        try:
+            fetched = world.instances.fetch(found)
+        except CloudProviderError:
+            fetched = []
+        assert not any(isinstance(each, NodeClaimNotFoundError) for each in fetched)
+    assert set(listed(world)) == set(found)
+
+
+def test_an_empty_list_says_that_there_are_no_instances(world):
+    assert listed(world) == {}
