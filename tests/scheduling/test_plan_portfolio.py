@@ -17,7 +17,7 @@ from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.api.records import LabelSelector, TopologySpread
 from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.placement.engine import PlacementEngine
-from karpenter_core.scheduling.portfolio import plan_portfolio, repacked_plan
+from karpenter_core.scheduling.portfolio import plan_portfolio, plan_profiles, repacked_plan
 from karpenter_core.scheduling.portfolio.cost_bound import CostBound
 from karpenter_core.scheduling.portfolio.finished_plan import FinishedPlan
 from karpenter_core.scheduling.portfolio.repacked_plan import repacked_steps
@@ -467,7 +467,7 @@ ZONAL = relaxation_step(zonal=("zone",))
 )
 def test_pods_that_force_nodes_are_placed_first_and_free_ones_last(steps, tier):
     """Between them come those with zones, then those that share or avoid nodes of others."""
-    assert plan_portfolio.constraint_tier(steps) == tier
+    assert plan_profiles.constraint_tier(steps) == tier
 
 
 def test_the_closer_bound_is_looked_for_once(monkeypatch):

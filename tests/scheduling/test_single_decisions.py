@@ -26,7 +26,7 @@ from karpenter_core.scheduling.packing.whole_pods import _BoundSearch
 from karpenter_core.scheduling.placement import reservation_holdings
 from karpenter_core.scheduling.placement.counted_claims import _price
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
-from karpenter_core.scheduling.portfolio.plan_portfolio import FIRST_FIT
+from karpenter_core.scheduling.portfolio.plan_profiles import FIRST_FIT
 from karpenter_core.scheduling.problem import (
     MinValuesPolicy,
     PackingPolicy,
@@ -506,7 +506,7 @@ def test_anti_affinity_keeps_clear_of_all_domains_and_others_count_a_certain_one
 def test_a_claim_that_may_get_the_labels_counts_by_node_but_not_by_domain(
     is_host, options, lenient
 ):
-    chosen = SimpleNamespace(tolerations=None, alternatives=("one",))
+    chosen = SimpleNamespace(present=(), tolerations=None, alternatives=("one",))
     group = SimpleNamespace(node_filter=chosen, is_host=is_host)
     signatures = SimpleNamespace(admits_labels=lambda *_, lenient: lenient)
     assert counts_on_node(group, 0, signatures, **options) is lenient

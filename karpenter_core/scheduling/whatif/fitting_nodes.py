@@ -11,7 +11,7 @@ import numpy as np
 from karpenter_core.api.labels import CPU, MEMORY, PODS
 from karpenter_core.scheduling.compiled.signatures import NO_MATCH
 from karpenter_core.scheduling.compiled.topology import TopologyKind
-from karpenter_core.scheduling.portfolio.plan_portfolio import constraint_tier
+from karpenter_core.scheduling.portfolio.plan_profiles import constraint_tier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

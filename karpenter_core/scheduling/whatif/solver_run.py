@@ -20,7 +20,8 @@ from karpenter_core.scheduling.compiled.domain_counts import InitialCounts
 from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.placement.engine import PlacementEngine
 from karpenter_core.scheduling.portfolio.finished_plan import emit_steps, finish_steps, place_steps
-from karpenter_core.scheduling.portfolio.plan_portfolio import FIRST_FIT, portfolio_steps
+from karpenter_core.scheduling.portfolio.plan_portfolio import portfolio_steps
+from karpenter_core.scheduling.portfolio.plan_profiles import FIRST_FIT
 from karpenter_core.scheduling.steps import run_steps
 
 if TYPE_CHECKING:
