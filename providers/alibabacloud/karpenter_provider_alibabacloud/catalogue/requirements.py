@@ -21,6 +21,7 @@ from karpenter_core.api.labels import (
     WINDOWS_BUILD,
     ZONE,
 )
+from karpenter_core.api.names import label_value_error
 from karpenter_core.provider.catalogue import Requirement, Requirements
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.catalogue.instance_type_info import InstanceTypeInfo, read_name
@@ -59,7 +60,10 @@ def is_any_of(key: str, *values: str) -> Requirement:
 
 
 def instance_labels(info: InstanceTypeInfo) -> dict[str, str]:
-    """Return the labels under `karpenter.k8s.alibabacloud` that follow from an instance type alone."""
+    """Return the labels under `karpenter.k8s.alibabacloud` that follow from an instance type alone.
+
+    A value that no label may have is left out: the API server would refuse each NodeClaim and Node with it.
+    """
     name = read_name(info.name, family=info.family)
     type_labels = {
         labels.INSTANCE_CATEGORY: name.category,
@@ -84,7 +88,9 @@ def instance_labels(info: InstanceTypeInfo) -> dict[str, str]:
         type_labels[labels.INSTANCE_GPU_COUNT] = str(info.gpus)
         if info.gpu_memory_gib:
             type_labels[labels.INSTANCE_GPU_MEMORY] = f"{info.gpu_memory_gib:g}"
-    return {key: value for key, value in type_labels.items() if value}
+    return {
+        key: value for key, value in type_labels.items() if value and not label_value_error(value)
+    }
 
 
 def _cpu_model(processor: str) -> str:

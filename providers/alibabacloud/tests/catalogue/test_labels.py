@@ -202,3 +202,11 @@ def test_the_bandwidth_of_a_type_is_that_of_its_slower_direction(received, sent,
     assert (
         read_instance_type({"InstanceTypeId": "ecs.c7.large", **rates}).bandwidth_kbps == bandwidth
     )
+
+
+@pytest.mark.parametrize("value", ["[None]", "NVIDIA(R)", "x" * 64, "\x00"])
+def test_a_value_that_no_label_may_have_is_left_out(value):
+    """The API server would refuse each NodeClaim and Node with it; all launches of the type failed."""
+    found = type_labels("ecs.g7.large", family_level=value, nvme="required")
+    assert value not in found.values()
+    assert "required" in found.values()
