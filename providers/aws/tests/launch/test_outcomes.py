@@ -615,7 +615,7 @@ def test_prices_that_are_not_ec2s_decide_by_priority(aws, process, node_class, z
             "Unauthorized",
         ),
         ("AuthFailure", "Not authorized for images: [ami-0abc]", "AMIAuthorizationFailure"),
-        ("ExpiredToken", "The token has expired.", "LaunchFailed"),
+        ("ExpiredToken", "The token has expired.", "Unauthorized"),
     ],
 )
 def test_a_launch_that_is_not_permitted_has_the_reason_of_its_refusal(
