@@ -264,6 +264,14 @@ def test_no_pod_is_the_first_where_its_selector_keeps_it_from_the_others():
     assert said(judged(claim(hosts), nodes=[old]), "hosts: affinity over")
 
 
+def test_pods_on_nodes_without_the_label_of_any_term_do_not_count():
+    bare = existing_node("bare", labels={}, bound=[running("there")])
+    free = pod("free", pod_affinity=term())
+    both = pod("both", pod_affinity=(*term(), *term(HOSTNAME)))
+    assert judged(claim(free), nodes=[bare]) == []
+    assert said(judged(claim(both), nodes=[bare]), "both: affinity over")
+
+
 def test_several_terms_are_met_by_pods_that_meet_all_of_them():
     """As kube-scheduler 1.36 counts: a database and a front end are no pod that is both."""
     front = LabelSelector(match_labels={"tier": "front"})

@@ -230,7 +230,9 @@ class Replay:
         fixed = [other for other in matching if len(other.domains(key)) == 1]
         if here <= {next(iter(other.domains(key))) for other in fixed}:
             return
-        is_first = self._affinity_selects(pod.shape, pod.shape) and not matching
+        keys = {each.topology_key for each in pod.shape.pod_affinity}
+        counted = any(other.domains(each) != {None} for other in matching for each in keys)
+        is_first = self._affinity_selects(pod.shape, pod.shape) and not counted
         if not is_first:
             yield (
                 f"affinity over {key}: no matching pod in its domain, "
