@@ -12,7 +12,6 @@ from karpenter_core.scheduling.lost_places import pods_without_domain
 from karpenter_core.scheduling.pod_selectors import selector_error
 from karpenter_core.scheduling.problem import SchedulingProblem
 from karpenter_core.state.bookings import booked_pods, bookings, launching_nodes
-from karpenter_core.state.builtin_spread import with_builtin_spread
 from karpenter_core.state.capacity_quotas import launch_quotas
 from karpenter_core.state.class_resources import class_resource_error, class_resources
 from karpenter_core.state.commitments import commitment_balances
@@ -208,7 +207,7 @@ def build_provisioning_input(
     open_nodes.with_waiting(_merged(places, booked_pods(bookings(snapshot), snapshot)))
     problem = replace(
         bound,
-        pods=tuple(with_builtin_spread(pods)),
+        pods=pods,
         pools=pools,
         catalogues={pool.name: snapshot.catalogues[pool.name] for pool in pools},
         nodes=(*open_nodes.nodes, *closed_nodes),

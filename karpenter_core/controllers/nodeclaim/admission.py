@@ -32,7 +32,6 @@ from karpenter_core.lifecycle.nodeclaim.nomination import (
     pods_compete,
 )
 from karpenter_core.provider.kit.bounded_gather import gather_bounded
-from karpenter_core.state.builtin_spread import MOST_NOMINATED_PODS
 from karpenter_core.state.events import PodsDecided
 
 if TYPE_CHECKING:
@@ -65,6 +64,8 @@ RENEWAL_SECONDS_PER_POD: Final = 0.0002
 """Renewal interval per pod of a group, so that large groups take a small part of the time."""
 MAX_NOMINATIONS_PER_POD: Final = 8
 """The most times that one pod is nominated."""
+MAX_PENDING_PODS: Final = 1000
+"""With more pending pods none is nominated: it would help few and keep the loop busy."""
 MAX_WAITING_PODS: Final = 10_000
 """With more pending pods no node waits: their plans are looked through ten times a second."""
 NOMINATIONS_PER_SECOND: Final = 50.0
@@ -235,7 +236,7 @@ class NodeAdmission:
     async def _nominate_pods(self, group: _AdmittedGroup) -> int:
         """Nominate pods for the nodes of a group; return how many were nominated."""
         snapshot = self._cluster_state.snapshot()
-        if _waiting_count(snapshot) > MOST_NOMINATED_PODS or not pods_compete(snapshot):
+        if _waiting_count(snapshot) > MAX_PENDING_PODS or not pods_compete(snapshot):
             return 0
         nominations = [
             (pod, node)
