@@ -75,6 +75,10 @@ _FEW_CLASSES: Final = 16
 It has about as many kinds of nodes as there are classes: of many, rounding takes what larger nodes save.
 """
 
+_MOST_PODS_OF_FEW_CLASSES: Final = 1000
+"""The number of pods up to which that is done. The pods of larger plans are not nominated for nodes: bound
+elsewhere than planned they leave others without room, and the more so the less room a plan leaves."""
+
 _MUCH: Final = 0.02
 """The ratio of the fees that fewer nodes might save to the prices from which that plan is made."""
 
@@ -213,7 +217,10 @@ class _Choice:
         """Yield the plans that a mix of larger nodes allows."""
         grown = grown_profile(self._compiled, mix)
         yield grown
-        if mix is None or not self._reported or len(self._compiled.classes) > _FEW_CLASSES:
+        is_small = (
+            len(self._compiled.classes) <= _FEW_CLASSES and self._pods <= _MOST_PODS_OF_FEW_CLASSES
+        )
+        if mix is None or not self._reported or not is_small:
             return
         if openings := mix.openings(1.0):
             yield replace(grown, mix=openings)
