@@ -551,48 +551,27 @@ def test_replicas_and_replacements_in_flight_share_the_limit(tmp_path):
     run_controller(tmp_path, scenario)
 
 
-def test_a_replacement_in_flight_takes_the_place_of_a_node_that_goes_meanwhile(tmp_path):
-    """The node that a command replaces is deleted or interrupted while the creation is not answered."""
+def replace_nodes_that_go(tmp_path, *, at_once, answer_seconds, going):
+    """Have two drifted nodes replaced, and delete some while the first creation is not answered.
+
+    `going` gets the names of all claims, and of those that a command has marked.
+    """
 
     async def scenario(scene):
         counts = ClaimCounts(scene)
-        await grown(scene, count=2, disruption={**NEVER, "budgets": [{"nodes": "1"}]})
+        await grown(scene, count=2, disruption={**NEVER, "budgets": [{"nodes": str(at_once)}]})
         slow = RequestFault(matches=matching("POST", "/nodeclaims"), times=1)
-        slow.latency_seconds = 20.0
-        scene.cluster.frontend.faults.add(slow)
-        drift(scene)
-
-        def replaced():
-            claims = [claim for claim in scene.claims() if condition(claim, "DisruptionReason")]
-            return [claim["metadata"]["name"] for claim in claims]
-
-        await scene.settle(lambda: bool(replaced()))
-        scene.cluster.delete(NODE_CLAIMS, *replaced())
-        await counts.watch(seconds=600)
-        assert len(counts.ever) == 2 + 2
-        assert len(revised(scene)) == 2
-        assert all_ready(scene, 2)
-
-    run_controller(tmp_path, scenario)
-
-
-def test_a_node_that_goes_before_its_turn_is_not_replaced_by_a_command(tmp_path):
-    """A command of the same plan is still creating its replacement; the replicas are filled up meanwhile."""
-
-    async def scenario(scene):
-        counts = ClaimCounts(scene)
-        await grown(scene, count=2, disruption={**NEVER, "budgets": [{"nodes": "2"}]})
-        slow = RequestFault(matches=matching("POST", "/nodeclaims"), times=1)
-        slow.latency_seconds = 1.0
+        slow.latency_seconds = answer_seconds
         scene.cluster.frontend.faults.add(slow)
         drift(scene)
         old = [claim["metadata"]["name"] for claim in scene.claims()]
 
-        def is_marked():
-            return any(condition(claim, "DisruptionReason") for claim in scene.claims())
+        def marked():
+            claims = [claim for claim in scene.claims() if condition(claim, "DisruptionReason")]
+            return [claim["metadata"]["name"] for claim in claims]
 
-        await scene.settle(is_marked)
-        for name in old:
+        await scene.settle(lambda: bool(marked()))
+        for name in going(old, marked()):
             scene.cluster.delete(NODE_CLAIMS, name)
         await counts.watch(seconds=600)
         assert len(counts.ever) == 2 + 2
@@ -600,6 +579,18 @@ def test_a_node_that_goes_before_its_turn_is_not_replaced_by_a_command(tmp_path)
         assert all_ready(scene, 2)
 
     run_controller(tmp_path, scenario)
+
+
+def test_a_replacement_in_flight_takes_the_place_of_a_node_that_goes_meanwhile(tmp_path):
+    """The node that a command replaces is deleted or interrupted while the creation is not answered."""
+    replace_nodes_that_go(
+        tmp_path, at_once=1, answer_seconds=20.0, going=lambda _old, marked: marked
+    )
+
+
+def test_a_node_that_goes_before_its_turn_is_not_replaced_by_a_command(tmp_path):
+    """A command of the same plan is still creating its replacement; the replicas are filled up meanwhile."""
+    replace_nodes_that_go(tmp_path, at_once=2, answer_seconds=1.0, going=lambda old, _marked: old)
 
 
 @pytest.mark.parametrize("removed", [False, True])

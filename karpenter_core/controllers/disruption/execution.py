@@ -211,11 +211,11 @@ class CommandQueue:
         # Computed now: once replacements are created, the command must start without a wait.
         decision = await self._records.prepare_record(command, plan, obstacles=obstacles)
         names = await self._create_replacements(command)
-        if None in names and self._is_any_leaving(command):
-            return _CommandFailure(
-                CommandRejection.CONFLICT, "a candidate is being removed already"
-            )
         if None in names:
+            if self._is_any_leaving(command):
+                return _CommandFailure(
+                    CommandRejection.CONFLICT, "a candidate is being removed already"
+                )
             return _CommandFailure(CommandRejection.LAUNCH, "not all replacements could be created")
         # Only now: the provisioner would otherwise launch replacements for the same pods.
         leaving_names = tuple(item.name for item in command.candidates)
