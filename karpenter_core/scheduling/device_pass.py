@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 from msgspec import structs
 
 from karpenter_core.api.labels import NODES, PODS
@@ -19,13 +20,14 @@ from karpenter_core.scheduling.node_pods import with_pods
 from karpenter_core.scheduling.placement.effective_zone import pending_pods_by_zone
 from karpenter_core.scheduling.portfolio.plan_portfolio import first_fit_steps
 from karpenter_core.scheduling.problem import Catalogue, ExistingNode, PlanCost
-from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.written_plan import write_plan_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
-    from karpenter_core.api.records import PodView, Resources
+    from karpenter_core.api.records import HostPort, PodView, Resources
+    from karpenter_core.scheduling.arrays import Mask
     from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
     from karpenter_core.scheduling.compiled.reservations import Reservation
@@ -206,8 +208,10 @@ def _planned_nodes(
         pool = sized.claim.pool
         free = pool.free(names)[:, sized.rows].min(axis=1)
         capacity = [int(pool.catalogue.capacity(name)[sized.rows].min()) for name in names]
-        requirements = Requirements(claim.requirements).merge(
-            Requirements.from_labels(claim.labels, aliases=problem.aliases)
+        requirements = (
+            Requirements(claim.requirements)
+            .merge(Requirements.from_labels(claim.labels, aliases=problem.aliases))
+            .merge(_labels_of_variants(sized))
         )
         yield with_pods(
             ExistingNode(
@@ -219,11 +223,45 @@ def _planned_nodes(
                 initialized=False,
                 pool=claim.pool,
                 requirements=requirements,
-                host_ports=sized.claim.host_ports,
+                host_ports=(*sized.claim.host_ports, *_daemon_ports(sized)),
+                is_planned=True,
             ),
             claim.pods,
             problem.volumes,
         )
+
+
+def _labels_of_variants(sized: SizedClaim) -> Requirements:
+    """Return the labels that a claim will have whatever is launched, with the values they may have.
+
+    A claim does not say of its one type that it is sold in one zone only; yet a spread constraint of
+    pods that are bound to this zone counts the pods of the claim.
+    """
+    catalogue = sized.claim.pool.catalogue
+    rows: list[int] = sized.rows.tolist()
+    types = [catalogue.instance_types[row].requirements for row in rows]
+    is_sold: Mask = np.logical_or.reduce(np.isfinite(catalogue.prices[:, rows]), axis=1)
+    groups: list[int] = np.flatnonzero(sized.claim.allowed_groups & is_sold).tolist()
+    offerings = [catalogue.groups[group].requirements for group in groups]
+    return Requirements(
+        {one.key: one for one in (*_common_labels(types), *_common_labels(offerings))}.values()
+    )
+
+
+def _common_labels(variants: Sequence[Requirements]) -> Generator[Requirement]:
+    """Yield the labels that each of some variants has, with the values of all."""
+    defined = [{one.key for one in each.values() if one.operator == "In"} for each in variants]
+    for key in sorted(set[str].intersection(*defined)) if defined else ():
+        values = frozenset[str]().union(*(each.get(key).values for each in variants))
+        yield Requirement(key=key, complement=False, values=values)
+
+
+def _daemon_ports(sized: SizedClaim) -> Generator[HostPort]:
+    """Yield the ports that daemons take on some instance type of a claim."""
+    pool = sized.claim.pool
+    for daemon, bits in pool.daemons:
+        if daemon.shape.host_ports and pool.catalogue.mask(bits)[sized.rows].any():
+            yield from daemon.shape.host_ports
 
 
 def _catalogues_after(problem: SchedulingProblem, first: _DevicePlan) -> Mapping[str, Catalogue]:

@@ -87,6 +87,9 @@ class ExistingNode:
     """Takes no more pods (it is being removed); the pods on it still count for topology."""
     claim_name: str = ""
     node_name: str = ""
+    is_planned: bool = False
+    """A claim of an earlier part of the same plan: pods that constraints over domains count may
+    join it only if its domain is known, as with every claim of a plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -232,7 +232,7 @@ class ExistingNodeBuilder:
             pool=state_node.pool,
             requirements=requirements,
             pods=pods,
-            host_ports=_host_ports(pods),
+            host_ports=_host_ports((*pods, *self._daemons_with_ports(state_node))),
             volume_limits={} if csi is None else csi.limits,
             volumes=self._volumes.attached_claims(pods),
             claim_name="" if state_node.claim is None else state_node.claim.name,
@@ -284,7 +284,16 @@ class ExistingNodeBuilder:
 
     def daemons_on(self, state_node: StateNode) -> list[DaemonPod]:
         """Return the DaemonSets that run, or may run, on a node."""
-        tolerating = self._tolerating(state_node)
+        return self._running(self._tolerating(state_node), state_node)
+
+    def _daemons_with_ports(self, state_node: StateNode) -> list[DaemonPod]:
+        """Return those that hold host ports there, or will as soon as the node is there."""
+        with_ports = [item for item in self._tolerating(state_node) if item.pod.shape.host_ports]
+        return self._running(with_ports, state_node) if with_ports else []
+
+    def _running(
+        self, tolerating: Iterable[_DaemonTerms], state_node: StateNode
+    ) -> list[DaemonPod]:
         if is_launched(state_node) or state_node.claim is None:
             name, labels = state_node.name, state_node.labels
             return [item.pod for item in tolerating if item.runs_on(name, labels)]
@@ -398,5 +407,5 @@ def _without_nodes(amounts: Resources) -> dict[str, int]:
     return {name: amount for name, amount in amounts.items() if name != NODES}
 
 
-def _host_ports(pods: Iterable[PodView]) -> tuple[HostPort, ...]:
+def _host_ports(pods: Iterable[PodView | DaemonPod]) -> tuple[HostPort, ...]:
     return tuple(dict.fromkeys(port for pod in pods for port in pod.shape.host_ports))

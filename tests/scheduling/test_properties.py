@@ -72,10 +72,11 @@ def test_plans_of_problems_with_everything_at_once_are_valid(seed):
     assert wide_faults(asked, solve(asked, options), options) == []
 
 
-@pytest.mark.parametrize("seed", [302, 366, 8520])
+@pytest.mark.parametrize("seed", [302, 366, 8520, 2408, 58196])
 def test_plans_are_valid_that_were_not(seed):
     """302: spot overrides under a commitment. 366: pods spread beside dropped claims. 8520: two types
-    with one price but for its rounding.
+    with one price but for its rounding. 2408 and 58196: pods without ResourceClaims spread beside
+    nodes for pods with some, which are sold in one zone.
     """
     asked, options = wide_problem(seed), wide_options(seed)
     assert wide_faults(asked, solve(asked, options), options) == []

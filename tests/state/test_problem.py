@@ -435,6 +435,22 @@ class TestExistingCapacity:
         assert (ask(builder).problem.nodes[0].available["cpu"] == 3000) is counts
 
     @pytest.mark.parametrize(
+        ("options", "ports"), [({}, [9100]), ({"node_selector": {ZONE: "zone-z"}}, [])]
+    )
+    def test_ports_of_daemons_that_are_not_there_yet_are_taken(self, options, ports):
+        """Else a pod with the port waits for a node that its daemon will keep it from."""
+        launching = node_claim("new", requirements=[listing("m-4x")], requests={"cpu": "1"})
+        exporter = daemon_set(host_ports=[9100], **options)
+        shape = exporter.template
+        builder = synced_state(POOL, *node_and_claim("web"), launching, exporter)
+        assert [[port.port for port in node.host_ports] for node in ask(builder).problem.nodes] == [
+            ports,
+            [9100],
+        ]
+        builder.apply_event(ObjectObserved(pod("ds-1", shape=shape, node_name="web")))
+        assert [port.port for port in ask(builder).problem.nodes[0].host_ports] == [9100]
+
+    @pytest.mark.parametrize(
         ("operator", "name", "on_web", "on_new"),
         [
             ("In", "web", True, False),

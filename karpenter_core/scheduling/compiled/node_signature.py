@@ -29,6 +29,8 @@ class NodeSignature:
     host_ports: tuple[HostPort, ...]
     undecided: frozenset[str] | None = None
     """For a claim whose instance type is open: labels that may still appear."""
+    is_planned: bool = False
+    """Whether it is a claim of the same plan (`ExistingNode.is_planned`)."""
 
     def admits(self, node_constraints: NodeConstraints) -> bool:
         """Whether pods with these constraints may run here."""

@@ -100,6 +100,7 @@ class ExistingNodeReader:
                 taints=node.taints,
                 host_ports=host_ports,
                 undecided=self._well_known,
+                is_planned=node.is_planned,
             )
         labels = tuple([pair for pair in node.labels.items() if pair[0] in self._names])
         name = node.name if HOSTNAME in self._names else ""

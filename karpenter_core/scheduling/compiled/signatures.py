@@ -57,7 +57,7 @@ class DomainPin(Struct, frozen=True, gc=False):
     """The domains of an axis that a node may be in, in the order in which they are tried.
 
     A soft pin is for pods that are counted, not restricted: a claim gets a domain where it can,
-    and nodes without one will do. (A struct: pins are keys of what is looked up for every class.)
+    and nodes without one will do (not claims of this plan that may get one: `ExistingNode.is_planned`). (A struct: pins are keys of what is looked up for every class.)
     """
 
     axis: int
@@ -261,6 +261,11 @@ class SignatureTable:
             tuple(d for d, name in enumerate(on.names) if requirement.has(name)) if defined else ()
         )
 
+    def _is_open_plan(self, axis: int, number: int) -> bool:
+        """Whether a node is a claim of this plan that nobody may pin, and its domain is open."""
+        node = self._nodes.get(number)
+        return node is not None and node.is_planned and bool(self.possible(axis, number))
+
     def pinned(self, number: int, pins: tuple[DomainPin, ...]) -> int:
         """Return the signature of a node pinned to certain domains; NO_MATCH if it cannot be."""
         for position, pin in enumerate(pins):
@@ -268,7 +273,7 @@ class SignatureTable:
             if domain in pin.domains:
                 continue
             if domain != UNDECIDED_DOMAIN:
-                if pin.soft and domain == NO_DOMAIN:
+                if pin.soft and domain == NO_DOMAIN and not self._is_open_plan(pin.axis, number):
                     continue
                 return NO_MATCH
             for choice in pin.domains:

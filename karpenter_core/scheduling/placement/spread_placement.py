@@ -81,7 +81,8 @@ def _existing_steps(
     host = placer.state.counts.host_caps(task.topology, nodes.count)
     if host.first:
         return 0
-    joined = placer.state.node_fit.joined_signatures(task.node_constraints, ())
+    pins = placer.state.pins(task)
+    joined = placer.state.node_fit.joined_signatures(task.node_constraints, pins)
     columns, fit_counts = placer.state.node_fit.existing_fitting(task, joined, host)
     if not len(columns):
         return 0
