@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.arrays import Amounts, Columns, Counts, Mask, Numbers, Prices
+    from collections.abc import Sequence
+
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Counts, Mask, Prices
     from karpenter_core.scheduling.compiled.problem import PlacementTask
     from karpenter_core.scheduling.placement.plan_state import PlanState
 
@@ -74,7 +76,9 @@ class ClaimGrower:
         """
         nodes, signatures = self._state.nodes, self._state.compiled.signatures
         rows = nodes.row[able]
-        for _, signature, row, shape in self._steps(task, numbers, rows, most)[:_FEW]:
+        kinds = list(dict.fromkeys(zip(numbers.tolist(), rows.tolist(), strict=True)))
+        for _, kind, shape in self._steps(task, kinds, most)[:_FEW]:
+            signature, row = kinds[kind]
             columns = able[(numbers == signature) & (rows == row)]
             shapes = signatures.claim(signature).instance_shapes
             limit = shapes.capacity[:, shape]
@@ -98,13 +102,17 @@ class ClaimGrower:
         return None
 
     def _steps(
-        self, task: PlacementTask, numbers: Columns, rows: Numbers, most: float
-    ) -> list[tuple[float, int, int, int]]:
-        """Return score, signature, row and new shape of the steps below `most`, the best first."""
+        self, task: PlacementTask, kinds: Sequence[tuple[int, int]], most: float
+    ) -> list[tuple[float, int, int]]:
+        """Return score, kind and new shape of the steps below `most`, the best first.
+
+        Kinds (signature, row) are in the order of their first claims, which decides between equals:
+        the numbers of signatures depend on what was asked before.
+        """
         weights = self._state.weights
         rest = np.maximum(self._state.remaining_demand(), task.request)[:, None]
-        steps: list[tuple[float, int, int, int]] = []
-        for signature, row in sorted(set(zip(numbers.tolist(), rows.tolist(), strict=True))):
+        steps: list[tuple[float, int, int]] = []
+        for kind, (signature, row) in enumerate(kinds):
             market = self._market(signature, row)
             gained_value = weights @ np.minimum(market.gained, rest)
             good = ((gained_value > 0) & market.costs_more).nonzero()[0]
@@ -113,7 +121,7 @@ class ClaimGrower:
             scores = market.extra[good] / gained_value[good]
             cheap = scores < most
             steps += [
-                (score, signature, row, shape)
+                (score, kind, shape)
                 for score, shape in zip(scores[cheap].tolist(), good[cheap].tolist(), strict=True)
             ]
         return sorted(steps)

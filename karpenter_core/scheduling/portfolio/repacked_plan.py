@@ -128,7 +128,7 @@ class _Repacker:
         signatures = self._nodes.signature[columns]
         pools = {id(pool): number for number, pool in enumerate(self._compiled.pools)}
         self._kinds: Final[list[_Kind]] = []
-        for signature in sorted(set(signatures.tolist())):
+        for signature in dict.fromkeys(signatures.tolist()):  # the numbers must decide nothing
             claim = self._compiled.signatures.claim(signature)
             self._kinds.append(
                 _Kind(
