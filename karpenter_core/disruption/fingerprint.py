@@ -1,6 +1,6 @@
 """Computes a fingerprint of everything that consolidation depends on.
 
-Upstream's rule: a method that found nothing is not run again until pods, nodes or pools have
+Upstream's rule: a method that found nothing is not run again until pods, nodes or NodePools have
 changed, or five minutes have passed (protections of pods end without a change of any object).
 """
 
@@ -123,6 +123,10 @@ def _state_node_part(state_node: StateNode) -> Hashable:
         state_node.marked_for_deletion,
         settled,
         state_node.annotations.get(DO_NOT_DISRUPT, ""),
+        state_node.taints,
+        # A pod may be resized in place, and a node may get a device plugin late.
+        tuple(sorted(state_node.allocatable.items())),
+        tuple(sorted(state_node.requests.items())),
         tuple(sorted(pod.uid for pod in state_node.pods)),
         tuple(
             sorted(

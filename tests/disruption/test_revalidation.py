@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from karpenter_core.api.durations import Duration
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodepool import Budget
+from karpenter_core.api.records import Taint
 from karpenter_core.disruption.consolidation import rejection_notices
 from karpenter_core.disruption.fingerprint import (
     FingerprintBuilder,
@@ -79,6 +81,10 @@ def refused(builder, outcome, rejection, *, failed):
         rejection,
         failed,
     )
+
+
+def tainted(node):
+    return msgspec.structs.replace(node, taints=(Taint(key="team", effect="NoSchedule"),))
 
 
 class TestWhatStillHolds:
@@ -343,6 +349,8 @@ class TestRest:
             CataloguePublished("default", catalogue(FOUR, version="2")),
             ObjectObserved(runs("a", "web", cpu="4", annotations=KEPT)),
             ObjectObserved(box("web", annotations=KEPT)[0]),
+            ObjectObserved(runs("a", "web", cpu="3")),
+            ObjectObserved(tainted(box("web")[0])),
         ],
         ids=[
             "bound",
@@ -356,6 +364,8 @@ class TestRest:
             "prices",
             "pod-protected",
             "node-protected",
+            "pod-resized",
+            "node-tainted",
         ],
     )
     def test_until_something_changes(self, event):
