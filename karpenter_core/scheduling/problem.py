@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.prices import DEFAULT_CURRENCY
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.requirements import Requirement, Requirements
 
 __all__ = [
+    "MOST_NOMINATED_PODS",
     "Catalogue",
     "CheapestOffering",
     "CommitmentBalance",
@@ -44,6 +45,13 @@ __all__ = [
     "SolveOptions",
     "UnschedulablePod",
 ]
+
+
+MOST_NOMINATED_PODS: Final = 1000
+"""The number of waiting pods up to which pods are nominated for their planned nodes.
+
+More would take seconds, in which the nodes wait, and keep the event loop busy.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -244,6 +252,8 @@ class SchedulingProblem:
     """Virtual pods with the room of expendable pods, by node: a plan has them there."""
     devices: DeviceInventory | None = None
     """Devices from which ResourceClaims are allocated; None: pods with claims are not placed."""
+    is_unnominated: bool = False
+    """Whether too many pods wait to be nominated for nodes: kube-scheduler binds them as it likes."""
 
 
 class PoolConstraint(StrEnum):

@@ -20,8 +20,9 @@ from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.device_pass import device_plan_steps, has_device_pods
 from karpenter_core.scheduling.node_limit import limit_nodes_steps
 from karpenter_core.scheduling.placement.effective_zone import pending_pods_by_zone
+from karpenter_core.scheduling.portfolio.even_zones import even_zones_steps
 from karpenter_core.scheduling.portfolio.plan_portfolio import portfolio_steps
-from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.scheduling.virtual_pods import with_covered_pods
 from karpenter_core.scheduling.written_plan import write_plan_steps
@@ -91,11 +92,16 @@ def _plan_steps(
     pending_by_zone = pending_pods_by_zone(problem, compiled)
     yield 5
     plans = yield from portfolio_steps(compiled, halt)
-    return (
-        yield from write_plan_steps(
-            plans.best,
-            pending_by_zone=pending_by_zone,
-            lower_bound=plans.lower_bound,
-            first_fit=plans.first_fit,
-        )
+    plan = yield from write_plan_steps(
+        plans.best,
+        pending_by_zone=pending_by_zone,
+        lower_bound=plans.lower_bound,
+        first_fit=plans.first_fit,
     )
+    if not problem.is_unnominated or options.packing is not PackingPolicy.VALUE:
+        return plan
+
+    def as_nominated(asked: SchedulingProblem) -> Generator[int, None, SchedulingPlan]:
+        return _plan_steps(replace(asked, is_unnominated=False), options, cache, halt)
+
+    return (yield from even_zones_steps(compiled, problem, plan, as_nominated))

@@ -10,7 +10,7 @@ from karpenter_core.api.judgements import FailedJudgement, FailedJudgements
 from karpenter_core.api.labels import ALIASES, PRICE_PER_HOUR, WELL_KNOWN
 from karpenter_core.scheduling.lost_places import pods_without_domain
 from karpenter_core.scheduling.pod_selectors import selector_error
-from karpenter_core.scheduling.problem import SchedulingProblem
+from karpenter_core.scheduling.problem import MOST_NOMINATED_PODS, SchedulingProblem
 from karpenter_core.state.bookings import booked_pods, bookings, launching_nodes
 from karpenter_core.state.capacity_quotas import launch_quotas
 from karpenter_core.state.class_resources import class_resource_error, class_resources
@@ -231,6 +231,7 @@ def build_provisioning_input(
         devices=None
         if problem_settings.ignores_devices
         else build_device_inventory(snapshot, placeable.state_nodes, capacity.daemons_on),
+        is_unnominated=snapshot.waiting_count > MOST_NOMINATED_PODS,
     )
     return ProvisioningInput(
         problem=cover_virtual_pods(problem, cutoff=cutoff),

@@ -254,6 +254,11 @@ class Snapshot:
         return self.state_nodes_by_claim.get(name) or self.state_nodes_by_node.get(name)
 
     @property
+    def waiting_count(self) -> int:
+        """The number of pods that the scheduler has refused or has not tried yet."""
+        return len(self.pending_pods) + len(self.untried_pods)
+
+    @property
     def has_virtual_pods(self) -> bool:
         """Whether any object asks for virtual pods."""
         return any(self.virtual_pods.values())

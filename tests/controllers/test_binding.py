@@ -130,7 +130,7 @@ def test_equal_pods_are_not_nominated(tmp_path):
 
 def test_no_pod_is_nominated_while_too_many_are_pending(tmp_path, monkeypatch):
     """All the same they get their nodes."""
-    monkeypatch.setattr(admission, "MAX_PENDING_PODS", PODS - 1)
+    monkeypatch.setattr(admission, "MOST_NOMINATED_PODS", PODS - 1)
 
     async def scenario(scene):
         scene.cluster.apply(mixed())

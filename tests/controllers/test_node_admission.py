@@ -199,7 +199,7 @@ def test_with_too_many_waiting_pods_no_node_waits(monkeypatch):
     assert Admissions(picky("a"), picky("bb")).play(0.0) == [AT_ONCE]
 
 
-@pytest.mark.parametrize("limit", ["NOMINATION_BURST", "MAX_PENDING_PODS"])
+@pytest.mark.parametrize("limit", ["NOMINATION_BURST", "MOST_NOMINATED_PODS"])
 def test_nodes_wait_for_each_other_though_not_all_pods_can_be_nominated(monkeypatch, limit):
     """One after another, each would have all pods refused once more that find no room on it."""
     monkeypatch.setattr(admission, limit, 1)
@@ -224,7 +224,7 @@ def test_a_planned_pod_that_the_scheduler_has_not_tried_is_nominated_too():
 
 
 def test_with_too_many_pending_pods_none_is_nominated(monkeypatch):
-    monkeypatch.setattr(admission, "MAX_PENDING_PODS", 1)
+    monkeypatch.setattr(admission, "MOST_NOMINATED_PODS", 1)
     scene = Admissions(plain("a"), plain("bb"))
     assert scene.play(0.0) == [AT_ONCE]
     assert scene.nominated == []

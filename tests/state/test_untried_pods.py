@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from karpenter_core.api.records import VolumeView
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.state import provisioning_input
 from karpenter_core.state.events import ObjectObserved, ObjectRemoved, PodsDecided
 from karpenter_core.state.provisioning_input import build_provisioning_input
 from karpenter_core.state.untried_pods import MANY_UNTRIED, list_foreseen_pods
@@ -189,3 +190,23 @@ def test_refused_shapes_are_those_of_the_pending_pods(history):
     assert set(snapshot.untried_pods) == {
         uid for uid, each in snapshot.pods.items() if each.is_untried
     }
+
+
+@pytest.mark.parametrize(
+    ("refused_pods", "untried_pods", "expected"), [(4, 0, False), (3, 1, False), (3, 2, True)]
+)
+def test_a_problem_says_when_too_many_pods_wait_to_be_nominated(
+    monkeypatch, refused_pods, untried_pods, expected
+):
+    """Those that have a planned node already wait as well."""
+    monkeypatch.setattr(provisioning_input, "MOST_NOMINATED_PODS", 4)
+    builder = synced_state(
+        POOL,
+        *node_and_claim("web"),
+        *(refused(f"refused-{n}") for n in range(refused_pods)),
+        *(untried(f"untried-{n}") for n in range(untried_pods)),
+    )
+    placed = {refused("refused-0").uid: "web"}
+    builder.apply_event(PodsDecided(placed=placed, at=EPOCH))
+    found = build_provisioning_input(builder.snapshot(), now=EPOCH)
+    assert found.problem.is_unnominated is expected

@@ -32,6 +32,7 @@ from karpenter_core.lifecycle.nodeclaim.nomination import (
     pods_compete,
 )
 from karpenter_core.provider.kit.bounded_gather import gather_bounded
+from karpenter_core.scheduling.problem import MOST_NOMINATED_PODS
 from karpenter_core.state.events import PodsDecided
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ RENEWAL_SECONDS_PER_POD: Final = 0.0002
 """Renewal interval per pod of a group, so that large groups take a small part of the time."""
 MAX_NOMINATIONS_PER_POD: Final = 8
 """The most times that one pod is nominated."""
-MAX_PENDING_PODS: Final = 1000
-"""With more pending pods none is nominated: it would help few and keep the loop busy."""
 MAX_WAITING_PODS: Final = 10_000
 """With more pending pods no node waits: their plans are looked through ten times a second."""
 NOMINATIONS_PER_SECOND: Final = 50.0
@@ -161,7 +160,7 @@ class NodeAdmission:
         if now >= min(max(arrivals) + IDLE_SECONDS, min(arrivals) + MAXIMUM_SECONDS):
             return True
         snapshot = self._cluster_state.snapshot()
-        if _waiting_count(snapshot) > MAX_WAITING_PODS:
+        if snapshot.waiting_count > MAX_WAITING_PODS:
             return True
         nodes = {name: waiting_node.node for name, waiting_node in self._waiting.items()}
         plans = {_plan_id(waiting_node.claim) for waiting_node in self._waiting.values()}
@@ -236,7 +235,7 @@ class NodeAdmission:
     async def _nominate_pods(self, group: _AdmittedGroup) -> int:
         """Nominate pods for the nodes of a group; return how many were nominated."""
         snapshot = self._cluster_state.snapshot()
-        if _waiting_count(snapshot) > MAX_PENDING_PODS or not pods_compete(snapshot):
+        if snapshot.waiting_count > MOST_NOMINATED_PODS or not pods_compete(snapshot):
             return 0
         nominations = [
             (pod, node)
@@ -275,11 +274,6 @@ class NodeAdmission:
             )
         except ApiError as error:
             self._log.debug("could not nominate pod", Pod={"name": pod.key}, error=str(error))
-
-
-def _waiting_count(snapshot: Snapshot) -> int:
-    """Return the number of pods that the scheduler has refused or has not tried yet."""
-    return len(snapshot.pending_pods) + len(snapshot.untried_pods)
 
 
 def _is_expected(claim: NodeClaim) -> bool:

@@ -33,7 +33,7 @@ from karpenter_core.scheduling.portfolio.plan_profiles import (
 )
 from karpenter_core.scheduling.portfolio.purchase_mix import find_purchase_mix
 from karpenter_core.scheduling.portfolio.repacked_plan import repacked_steps
-from karpenter_core.scheduling.problem import PackingPolicy
+from karpenter_core.scheduling.problem import MOST_NOMINATED_PODS, PackingPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -75,9 +75,9 @@ _FEW_CLASSES: Final = 16
 It has about as many kinds of nodes as there are classes: of many, rounding takes what larger nodes save.
 """
 
-_MOST_PODS_OF_FEW_CLASSES: Final = 1000
-"""The number of pods up to which that is done. The pods of larger plans are not nominated for nodes: bound
-elsewhere than planned they leave others without room, and the more so the less room a plan leaves."""
+_MOST_PODS_OF_FEW_CLASSES: Final = MOST_NOMINATED_PODS
+"""The number of pods up to which that is done. Those of larger plans, bound elsewhere than planned, leave
+others without room, and the more so the less room a plan leaves."""
 
 _MUCH: Final = 0.02
 """The ratio of the fees that fewer nodes might save to the prices from which that plan is made."""
