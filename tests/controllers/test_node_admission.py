@@ -8,7 +8,7 @@ from contextlib import suppress
 import msgspec
 import pytest
 
-from karpenter_core.api.labels import HOSTNAME
+from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, ON_DEMAND
 from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.api.records import AffinityTerm, LabelSelector
 from karpenter_core.controllers.cluster_state import ClusterState
@@ -228,6 +228,17 @@ def test_with_too_many_pending_pods_none_is_nominated(monkeypatch):
     scene = Admissions(plain("a"), plain("bb"))
     assert scene.play(0.0) == [AT_ONCE]
     assert scene.nominated == []
+
+
+@pytest.mark.parametrize(("most", "nominated"), [(3, [0, 1, 2]), (1, [1])])
+def test_with_too_many_pending_pods_those_are_nominated_that_few_nodes_take(
+    monkeypatch, most, nominated
+):
+    monkeypatch.setattr(admission, "MOST_NOMINATED_PODS", most)
+    on_demand = pod_shape(labels={"app": "paid"}, node_selector={CAPACITY_TYPE: ON_DEMAND})
+    scene = Admissions(plain("a"), on_demand, plain("ccc"))
+    scene.play(0.0, 0.0, 0.0)
+    assert sorted(scene.nominated) == [(f"pod-{n}", f"node-{n}") for n in nominated]
 
 
 def test_a_pod_that_cannot_be_written_holds_up_no_node():

@@ -30,13 +30,14 @@ from karpenter_core.lifecycle.nodeclaim.nomination import (
     depends_on_other_pods,
     planned_pods,
     pods_compete,
+    pods_of_scarce_nodes,
 )
 from karpenter_core.provider.kit.bounded_gather import gather_bounded
 from karpenter_core.scheduling.problem import MOST_NOMINATED_PODS
 from karpenter_core.state.events import PodsDecided
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -235,11 +236,14 @@ class NodeAdmission:
     async def _nominate_pods(self, group: _AdmittedGroup) -> int:
         """Nominate pods for the nodes of a group; return how many were nominated."""
         snapshot = self._cluster_state.snapshot()
-        if snapshot.waiting_count > MOST_NOMINATED_PODS or not pods_compete(snapshot):
+        if not pods_compete(snapshot):
             return 0
+        planned: Sequence[tuple[PodView, str]] = group.planned_pods
+        if snapshot.waiting_count > MOST_NOMINATED_PODS:
+            planned = pods_of_scarce_nodes(snapshot, planned)
         nominations = [
             (pod, node)
-            for pod, node in choose_nominations(snapshot, group.planned_pods)
+            for pod, node in choose_nominations(snapshot, planned)
             if self._nomination_counts[pod.uid] < MAX_NOMINATIONS_PER_POD
             and self._rate_limit.try_take()
         ]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.labels import HOSTNAME
+from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, HOSTNAME, MEMORY, PODS, ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from karpenter_core.api.records import NodeView, PodView, TopologySpread
+    from karpenter_core.api.records import NodeView, PodShape, PodView, TopologySpread
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
@@ -23,7 +23,11 @@ __all__ = [
     "depends_on_other_pods",
     "planned_pods",
     "pods_compete",
+    "pods_of_scarce_nodes",
 ]
+
+_COMMON_KEYS: Final = frozenset({ZONE, CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
+"""Resources that every node has, and zones."""
 
 
 def pods_compete(snapshot: Snapshot) -> bool:
@@ -50,6 +54,30 @@ def planned_pods(snapshot: Snapshot, *, claim: str, node: str) -> Iterator[PodVi
             pod = snapshot.pods.get(uid)
             if pod is not None and (pod.is_nominated or _awaits_node(pod)):
                 yield pod
+
+
+def pods_of_scarce_nodes(
+    snapshot: Snapshot, planned: Sequence[tuple[PodView, str]]
+) -> list[tuple[PodView, str]]:
+    """Return the pods that other waiting pods would leave without a node that they may use.
+
+    They require a label or a resource that others do not ask for: the others may take any node, these
+    only some. Zones are left out: plans of so many pods have all of them in mind.
+    """
+    waiting = {_scarce_keys(shape) for shape in snapshot.refused_shapes}
+    common = frozenset[str].intersection(*waiting) if waiting else frozenset[str]()
+    is_scarce: dict[int, bool] = {}
+    for pod, _ in planned:
+        if id(pod.shape) not in is_scarce:
+            is_scarce[id(pod.shape)] = bool(waiting) and not _scarce_keys(pod.shape) <= common
+    return [(pod, node) for pod, node in planned if is_scarce[id(pod.shape)]]
+
+
+def _scarce_keys(shape: PodShape) -> frozenset[str]:
+    """Return the labels and resources of which not every node has what a pod requires."""
+    terms = shape.required_node_terms
+    labels = {each.key for term in terms for each in term.match_expressions}
+    return frozenset((labels | shape.node_selector.keys() | shape.requests.keys()) - _COMMON_KEYS)
 
 
 def _awaits_node(pod: PodView) -> bool:

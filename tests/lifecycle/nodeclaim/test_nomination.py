@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections import Counter
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, REGION, ZONE
+from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, HOSTNAME, REGION, ZONE
 from karpenter_core.api.records import LabelSelector, TopologySpread
 from karpenter_core.lifecycle.nodeclaim.nomination import (
     choose_nominations,
     depends_on_other_pods,
     planned_pods,
     pods_compete,
+    pods_of_scarce_nodes,
 )
 from karpenter_core.state.events import ObjectObserved, PodsDecided
-from karpenter_core.testing.builders import EPOCH, pod, pod_shape
+from karpenter_core.testing.builders import EPOCH, node_term, pod, pod_shape
 from karpenter_core.testing.state_builders import node, synced_state
 from tests.properties import with_examples
 
@@ -227,3 +229,40 @@ def test_only_hard_constraints_depend_on_other_pods():
     assert depends_on_other_pods(pod("a", shape=spread(ZONE)))
     assert not depends_on_other_pods(pod("a", shape=spread(ZONE, when="ScheduleAnyway")))
     assert not depends_on_other_pods(pod("a", shape=PLAIN))
+
+
+ON_DEMAND_PODS = pod_shape(labels={"app": "paid"}, node_selector={CAPACITY_TYPE: "on-demand"})
+IN_TWO_ZONES = msgspec.structs.replace(
+    PLAIN,
+    required_node_terms=(node_term((ZONE, "In", "zone-a", "zone-b")),),
+)
+ON_GPU = msgspec.structs.replace(PLAIN, requests={**PLAIN.requests, "nvidia.com/gpu": 1})
+ON_ARM = msgspec.structs.replace(PLAIN, required_node_terms=(node_term((ARCH, "In", "arm64")),))
+
+
+def scarce(*shapes):
+    """Return which of waiting pods of these shapes need nodes that others may take."""
+    meant = [(pod(f"p{n}", shape=shape), "a-1") for n, shape in enumerate(shapes)]
+    chosen = pods_of_scarce_nodes(cluster(meant).snapshot(), meant)
+    return [each.name for each, _ in chosen]
+
+
+@pytest.mark.parametrize("shape", [ON_DEMAND_PODS, ON_GPU, ON_ARM])
+def test_pods_need_scarce_nodes_if_others_require_less(shape):
+    assert scarce(PLAIN, shape) == ["p1"]
+    assert scarce(shape, ON_DEMAND_PODS, IN_TWO_ZONES)[:1] == ["p0"]
+
+
+def test_pods_that_require_the_same_labels_share_their_nodes_with_their_equals_only():
+    assert scarce(ON_DEMAND_PODS, ON_DEMAND_PODS) == []
+    assert scarce(ON_GPU, ON_ARM) == ["p0", "p1"]
+
+
+def test_zones_make_no_node_scarce():
+    """Plans of many pods are even over zones."""
+    assert scarce(PLAIN, IN_TWO_ZONES) == []
+
+
+def test_no_node_is_scarce_while_the_scheduler_has_refused_no_pod():
+    meant = [(pod("p0", shape=ON_DEMAND_PODS), "a-1")]
+    assert pods_of_scarce_nodes(synced_state().snapshot(), meant) == []
