@@ -49,6 +49,7 @@ OTHER_FRAMES = {
     "quotas": (QUOTA,),
     "commitments": (object(),),
     "devices": inventory(),
+    "is_unnominated": True,
 }
 """Another value of each field of a problem."""
 OF_PODS = {"pods", "nodes", "pool_usage", "volumes", "covered_pods"}
@@ -86,6 +87,7 @@ OTHER_NODES = {
     "closed": True,
     "claim_name": "other",
     "node_name": "other",
+    "is_planned": True,
 }
 """Another value of each field of a node."""
 TAKEN_BY_PODS = {

@@ -417,6 +417,7 @@ def _differ_in_pods(old: ExistingNode, new: ExistingNode) -> bool:
         and old.capacity == new.capacity
         and old.initialized == new.initialized
         and old.closed == new.closed
+        and old.is_planned == new.is_planned
         and old.pool == new.pool
         and old.volume_limits == new.volume_limits
         and old.volumes == new.volumes

@@ -111,6 +111,7 @@ def _is_same_frame(old: SchedulingProblem, new: SchedulingProblem) -> bool:
         and old.aliases == new.aliases
         and old.namespaces == new.namespaces
         and old.max_new_nodes == new.max_new_nodes
+        and old.is_unnominated == new.is_unnominated
     )
 
 
