@@ -11,7 +11,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 from msgspec import structs
 
 from karpenter_core.api.labels import NODES, PODS
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from karpenter_core.api.records import HostPort, PodView, Resources
-    from karpenter_core.scheduling.arrays import Mask
     from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
     from karpenter_core.scheduling.compiled.reservations import Reservation
@@ -240,8 +238,7 @@ def _labels_of_variants(sized: SizedClaim) -> Requirements:
     catalogue = sized.claim.pool.catalogue
     rows: list[int] = sized.rows.tolist()
     types = [catalogue.instance_types[row].requirements for row in rows]
-    is_sold: Mask = np.logical_or.reduce(np.isfinite(catalogue.prices[:, rows]), axis=1)
-    groups: list[int] = np.flatnonzero(sized.claim.allowed_groups & is_sold).tolist()
+    groups = sized.claim.groups_of(sized.rows)
     offerings = [catalogue.groups[group].requirements for group in groups]
     return Requirements(
         {one.key: one for one in (*_common_labels(types), *_common_labels(offerings))}.values()

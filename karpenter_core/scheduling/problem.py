@@ -48,9 +48,9 @@ __all__ = [
 
 
 MOST_NOMINATED_PODS: Final = 1000
-"""The number of waiting pods up to which pods are nominated for their planned nodes.
+"""The number of waiting pods up to which all may be nominated for their planned nodes.
 
-More would take seconds, in which the nodes wait, and keep the event loop busy.
+To nominate more would take seconds, in which the nodes wait, and keep the event loop busy.
 """
 
 
@@ -253,7 +253,7 @@ class SchedulingProblem:
     devices: DeviceInventory | None = None
     """Devices from which ResourceClaims are allocated; None: pods with claims are not placed."""
     is_unnominated: bool = False
-    """Whether too many pods wait to be nominated for nodes: kube-scheduler binds them as it likes."""
+    """Whether too many pods wait to be nominated for nodes: kube-scheduler binds most as it likes."""
 
 
 class PoolConstraint(StrEnum):

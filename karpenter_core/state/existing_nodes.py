@@ -284,16 +284,16 @@ class ExistingNodeBuilder:
 
     def daemons_on(self, state_node: StateNode) -> list[DaemonPod]:
         """Return the DaemonSets that run, or may run, on a node."""
-        return self._running(self._tolerating(state_node), state_node)
+        return self._running(self._known_daemons(state_node), state_node)
 
     def _daemons_with_ports(self, state_node: StateNode) -> list[DaemonPod]:
         """Return those that hold host ports there, or will as soon as the node is there."""
-        with_ports = [item for item in self._tolerating(state_node) if item.pod.shape.host_ports]
+        daemons = self._known_daemons(state_node)
+        with_ports = [item for item in daemons if item.pod.shape.host_ports]
         return self._running(with_ports, state_node) if with_ports else []
 
-    def _running(
-        self, tolerating: Iterable[_DaemonTerms], state_node: StateNode
-    ) -> list[DaemonPod]:
+    def _running(self, daemons: Iterable[_DaemonTerms], state_node: StateNode) -> list[DaemonPod]:
+        tolerating = _tolerating(daemons, state_node)
         if is_launched(state_node) or state_node.claim is None:
             name, labels = state_node.name, state_node.labels
             return [item.pod for item in tolerating if item.runs_on(name, labels)]
@@ -339,7 +339,7 @@ class ExistingNodeBuilder:
             return requested, requested, requirements
         tolerating = [
             item
-            for item in self._tolerating(state_node)
+            for item in _tolerating(self._known_daemons(state_node), state_node)
             if item.may_run_on(requirements, self._well_known)
         ]
         free = element_min(
@@ -355,12 +355,16 @@ class ExistingNodeBuilder:
         )
         return element_min(it.capacity for it in types), free, requirements
 
-    def _tolerating(self, state_node: StateNode) -> list[_DaemonTerms]:
-        return [
-            item
-            for item in (self._present_daemons if state_node.initialized else self._daemons)
-            if first_untolerated(state_node.taints, item.pod.shape.tolerations) is None
-        ]
+    def _known_daemons(self, state_node: StateNode) -> Iterable[_DaemonTerms]:
+        return self._present_daemons if state_node.initialized else self._daemons
+
+
+def _tolerating(daemons: Iterable[_DaemonTerms], state_node: StateNode) -> list[_DaemonTerms]:
+    return [
+        item
+        for item in daemons
+        if first_untolerated(state_node.taints, item.pod.shape.tolerations) is None
+    ]
 
 
 def selects_node(

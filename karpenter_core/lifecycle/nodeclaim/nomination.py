@@ -65,11 +65,11 @@ def pods_of_scarce_nodes(
     only some. Zones are left out: plans of so many pods have all of them in mind.
     """
     waiting = {_scarce_keys(shape) for shape in snapshot.refused_shapes}
-    common = frozenset[str].intersection(*waiting) if waiting else frozenset[str]()
-    is_scarce: dict[int, bool] = {}
-    for pod, _ in planned:
-        if id(pod.shape) not in is_scarce:
-            is_scarce[id(pod.shape)] = bool(waiting) and not _scarce_keys(pod.shape) <= common
+    if not waiting:
+        return []
+    common = frozenset[str].intersection(*waiting)
+    shapes = {id(pod.shape): pod.shape for pod, _ in planned}
+    is_scarce = {key: not _scarce_keys(shape) <= common for key, shape in shapes.items()}
     return [(pod, node) for pod, node in planned if is_scarce[id(pod.shape)]]
 
 

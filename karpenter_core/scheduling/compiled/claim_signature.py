@@ -62,6 +62,13 @@ class ClaimSignature:
         """The groups of offerings that the claim may use."""
         return self.pool.allowed_groups(self.requirements, self.held)
 
+    def groups_of(self, rows: Columns) -> list[int]:
+        """Return the groups of offerings that some of these catalogue rows can be had from."""
+        prices = self.pool.catalogue.prices[:, rows]
+        is_sold: Mask = np.logical_or.reduce(np.isfinite(prices), axis=1)
+        groups: list[int] = np.flatnonzero(self.allowed_groups & is_sold).tolist()
+        return groups
+
     def reservations(self, chosen: Mask) -> frozenset[Reservation]:
         """Return the reservations that some of chosen `rows` can be had from."""
         rows, prices = self.rows[chosen], self.pool.catalogue.prices

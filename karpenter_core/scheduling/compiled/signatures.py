@@ -56,8 +56,8 @@ NO_DOMAIN: Final = -2
 class DomainPin(Struct, frozen=True, gc=False):
     """The domains of an axis that a node may be in, in the order in which they are tried.
 
-    A soft pin is for pods that are counted, not restricted: a claim gets a domain where it can,
-    and nodes without one will do (not claims of this plan that may get one: `ExistingNode.is_planned`). (A struct: pins are keys of what is looked up for every class.)
+    A soft pin is for pods that are counted, not restricted: a claim gets a domain where it can; nodes
+    without one will do, but no open claims of this plan. (A struct: pins are keys of many lookups.)
     """
 
     axis: int

@@ -15,7 +15,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import numpy as np
 
 from karpenter_core.api.labels import CPU, ZONE
 from karpenter_core.scheduling.compiled.signatures import NO_MATCH
@@ -155,12 +154,7 @@ def _launch_zones(compiled: CompiledProblem, index: int, pod_class: PodClass) ->
             continue
         claim = compiled.signatures.claim(joined)
         rows = claim.rows[claim.fitting(compiled.requests[:, index])]
-        catalogue = claim.pool.catalogue
-        zones.update(
-            catalogue.groups[group].zone
-            for group in np.flatnonzero(claim.allowed_groups).tolist()
-            if np.isfinite(catalogue.prices[group, rows]).any()
-        )
+        zones.update(claim.pool.catalogue.groups[group].zone for group in claim.groups_of(rows))
     return frozenset(zones - {""})
 
 

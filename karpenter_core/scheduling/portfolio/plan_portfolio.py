@@ -75,10 +75,6 @@ _FEW_CLASSES: Final = 16
 It has about as many kinds of nodes as there are classes: of many, rounding takes what larger nodes save.
 """
 
-_MOST_PODS_OF_FEW_CLASSES: Final = MOST_NOMINATED_PODS
-"""The number of pods up to which that is done. Those of larger plans, bound elsewhere than planned, leave
-others without room, and the more so the less room a plan leaves."""
-
 _MUCH: Final = 0.02
 """The ratio of the fees that fewer nodes might save to the prices from which that plan is made."""
 
@@ -217,9 +213,9 @@ class _Choice:
         """Yield the plans that a mix of larger nodes allows."""
         grown = grown_profile(self._compiled, mix)
         yield grown
-        is_small = (
-            len(self._compiled.classes) <= _FEW_CLASSES and self._pods <= _MOST_PODS_OF_FEW_CLASSES
-        )
+        # More pods are bound elsewhere than planned, and leave others without room: the more of them,
+        # the less room a plan leaves.
+        is_small = len(self._compiled.classes) <= _FEW_CLASSES and self._pods <= MOST_NOMINATED_PODS
         if mix is None or not self._reported or not is_small:
             return
         if openings := mix.openings(1.0):
