@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hypothesis import strategies as st
 
+from karpenter_core.sim.virtual_time import until
 from tests.support.cloud_scenarios import joining, pod_manifest
 from tests.support.invariants import Invariants
 
@@ -136,8 +137,8 @@ def changed(reply: HttpReply, change: Change) -> HttpReply:
 
 
 @contextmanager
-def changing(server: HttpServer, changes: list[Change | None]) -> Iterator[None]:
-    """Change the answers to come while the context is open."""
+def changing(server: HttpServer, changes: list[Change | None]) -> Iterator[list[Change | None]]:
+    """Change the answers to come while the context is open; it has those still to be made."""
     listener = server._listener
     honest = listener.application
     left = list(changes)
@@ -149,7 +150,7 @@ def changing(server: HttpServer, changes: list[Change | None]) -> Iterator[None]
 
     listener.application = application
     try:
-        yield
+        yield left
     finally:
         listener.application = honest
 
@@ -171,15 +172,17 @@ def check_one_instance(
 
     async def scenario(cluster: ProviderCluster) -> None:
         harness, watched = cluster.harness, Invariants(cluster.harness)
-        async with joining(cloud, cluster):
+        async with joining(cloud, cluster, every_seconds=10):
             if not begin:
                 cluster.apply(*objects)
                 await cluster.until_ready("True")
-            with changing(cloud._server, changes):
+            with changing(cloud._server, changes) as left:
                 cluster.apply(*objects, pod_manifest("web"))
-                await cluster.advance_minutes(10)
+                await until(lambda: not left, every_seconds=5, within_seconds=600)
             await harness.settle(lambda: bool(harness.pods("Running")), seconds=7200)
-            await cluster.advance_minutes(30)  # garbage is collected
+            # Garbage is collected, and what is bought twice would be bought.
+            await until(lambda: len(cloud.living()) == 1, every_seconds=5, within_seconds=1800)
+            await cluster.advance_minutes(5)
         assert cluster.running.is_alive, "the controller has ended"
         running = harness.pods("Running")
         assert len(running) == 1, f"running pods: {running}"

@@ -68,7 +68,10 @@ def in_pool(name: str) -> Mapping[str, Any]:
 class NodeRegistrar:
     """Applies Nodes when they come and when their conditions change; deletes those without instance."""
 
-    def __init__(self, cloud: SimulatedCloud[Any], harness: ControllerHarness) -> None:
+    def __init__(
+        self, cloud: SimulatedCloud[Any], harness: ControllerHarness, every_seconds: float
+    ) -> None:
+        self._every_seconds = every_seconds
         self._cloud = cloud
         self._harness = harness
         self._names: dict[str, str] = {}
@@ -92,7 +95,7 @@ class NodeRegistrar:
                 name = self._names.pop(provider_id)
                 if cluster.find(NODES, name) is not None:
                     cluster.delete(NODES, name)
-            await cluster.clock.sleep(1)
+            await cluster.clock.sleep(self._every_seconds)
 
     def _announce(self, provider_id: str, conditions: list[dict[str, Any]]) -> None:
         cluster, name = self._harness.cluster, self._names[provider_id]
@@ -106,9 +109,11 @@ class NodeRegistrar:
 
 
 @asynccontextmanager
-async def joining(cloud: SimulatedCloud[Any], stage: ProviderCluster) -> AsyncIterator[None]:
+async def joining(
+    cloud: SimulatedCloud[Any], stage: ProviderCluster, *, every_seconds: float = 1
+) -> AsyncIterator[None]:
     """Register instances as kubelets do, and delete the Nodes of those that are gone, in the context."""
-    task = asyncio.create_task(NodeRegistrar(cloud, stage.harness).run())
+    task = asyncio.create_task(NodeRegistrar(cloud, stage.harness, every_seconds).run())
     try:
         yield
     finally:

@@ -35,7 +35,7 @@ LIMITS = ClientLimits(connect_seconds=1, read_seconds=5, retries=attempts(2))
 PLAY = ProviderClusterSpec(
     plugins=lambda: {"aws": AwsProvider(limits=LIMITS)},
     model=EC2NodeClass,
-    arguments=("--cluster-name=test", "--eks-control-plane"),
+    arguments=("--cluster-name=test", "--eks-control-plane", "--disable-leader-election"),
 )
 
 

@@ -6,6 +6,7 @@ providers/azure/tests/test_answer_fuzz.py` tries many.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,7 +45,7 @@ def test_a_pod_gets_one_instance_despite_failed_answers(
     )
     check_one_instance(
         cloud_stage.cloud,
-        cloud_stage.play,
+        partial(cloud_stage.play, disable_leader_election="true"),
         cloud_stage.node_class(),
         pool,
         changes=changes,
