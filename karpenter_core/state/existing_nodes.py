@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from karpenter_core.api.labels import HOSTNAME, NODES
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.scheduling.problem import DaemonPod, ExistingNode
-from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.resources import element_min, fits, merge, subtract
 from karpenter_core.scheduling.taints import first_untolerated
 from karpenter_core.state.node_pool_usage import is_launched, listed_types
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         PodView,
         Resources,
     )
-    from karpenter_core.scheduling.requirements import Requirement
     from karpenter_core.state.request_predictions import RequestPredictions
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
@@ -386,16 +385,24 @@ def required_terms(shape: PodShape, aliases: Mapping[str, str]) -> tuple[Require
 def _terms(
     shape: PodShape, aliases: Mapping[str, str]
 ) -> tuple[tuple[_NodeFields, Requirements], ...]:
+    """Return the fields and labels of each term that some node can meet."""
     selector = Requirements.from_labels(shape.node_selector, aliases=aliases)
     if not shape.required_node_terms:
         return (((), selector),)
-    return tuple(
-        (
-            term.match_fields,
-            selector.merge(Requirements.from_expressions(term.match_expressions, aliases=aliases)),
+    met: list[tuple[_NodeFields, Requirements]] = []
+    for term in shape.required_node_terms:
+        labels = Requirements.all_of(
+            (
+                *selector.values(),
+                *(
+                    Requirement.of(item.key, item.operator, item.values, aliases=aliases)
+                    for item in term.match_expressions
+                ),
+            )
         )
-        for term in shape.required_node_terms
-    )
+        if labels is not None:
+            met.append((term.match_fields, labels))
+    return tuple(met)
 
 
 def _less(amounts: Resources, subtracted: Resources) -> dict[str, int]:

@@ -413,3 +413,25 @@ def test_nodes_without_a_label_that_must_be_there_do_not_count(options, operator
     web = pod("web", required=(sized,), topology_spread=spread())
     plan = planned(problem([web], pools=[], nodes=[here, other]), options)
     assert list(plan.existing) == ["here"]
+
+
+@pytest.mark.parametrize("operator", ["DoesNotExist", "In"])
+def test_terms_that_exclude_themselves_count_no_nodes(options, operator):
+    """`In` and `DoesNotExist` of one label, or two values: together they are no `DoesNotExist`.
+
+    Were the node without the label counted, both zones would have one pod, and a second pod could
+    join the one in zone-b.
+    """
+    excluded = node_term((SIZE, "In", "1"), (SIZE, operator, *(("2",) if operator == "In" else ())))
+    sized = node_term((SIZE, "In", "2"))
+    nodes = [
+        existing_node("bare", bound=[running("one", "bare")]),
+        existing_node(
+            "full", labels={ZONE: "zone-b", SIZE: "2"}, bound=[running("two", "full")], cpu="1"
+        ),
+        existing_node("there", labels={ZONE: "zone-b", SIZE: "2"}, cpu="2"),
+        existing_node("here", labels={SIZE: "2"}),
+    ]
+    web = pod("web", required=(excluded, sized), topology_spread=spread())
+    plan = planned(problem([web], pools=[], nodes=nodes), options)
+    assert list(plan.existing) == ["here"]

@@ -78,6 +78,20 @@ def test_one_of_several_terms_selects_a_node():
     assert not selects_node(shape, "a", {"team": "db"}, ALIASES)
 
 
+@pytest.mark.parametrize(
+    "term",
+    [
+        (("team", "In", "web"), ("team", "DoesNotExist")),
+        (("team", "In", "web"), ("team", "In", "db")),
+        (("size", "Gt", "5"), ("size", "Lt", "3")),
+    ],
+)
+def test_a_term_that_excludes_itself_selects_no_node(term):
+    shape = pod_shape(required=[node_term(*term)])
+    assert not selects_node(shape, "a", {}, ALIASES)
+    assert not selects_node(shape, "a", {"team": "web"}, ALIASES)
+
+
 def test_a_daemon_runs_on_every_new_node_if_one_of_its_terms_only_excludes_a_name():
     """The other term wants a label; a new node has no name yet, so the first is met by each."""
     not_web = NodeSelectorRequirement(key="metadata.name", operator="NotIn", values=("web",))

@@ -34,7 +34,13 @@ if TYPE_CHECKING:
         WeightedAffinityTerm,
     )
 
-__all__ = ["MOST_PREFERENCES", "RelaxationStep", "node_alternatives", "read_relaxation_steps"]
+__all__ = [
+    "MOST_PREFERENCES",
+    "RelaxationStep",
+    "node_alternatives",
+    "read_relaxation_steps",
+    "read_term",
+]
 
 MOST_PREFERENCES: Final = 50
 """Number of preferences of a kind that a pod may have: the heaviest; the others are given up at once."""
@@ -88,20 +94,22 @@ def read_relaxation_steps(
     base = [Requirement.of(k, "In", (v,), aliases=aliases) for k, v in shape.node_selector.items()]
     read: dict[int, list[Requirement]] = {}
     for term in shape.required_node_terms:
-        read[id(term)] = _read(term, aliases)
+        read[id(term)] = read_term(term, aliases)
     for preferred in shape.preferred_node_terms:
         with suppress(BadInputError):  # a preference that cannot be read is given up at once
-            read[id(preferred.term)] = _read(preferred.term, aliases)
+            read[id(preferred.term)] = read_term(preferred.term, aliases)
     steps: list[RelaxationStep] = []
     wished = _all_constraints(shape, read) if respect_preferences else _required_constraints(shape)
     softens = softens_taints and PREFERENCE_TOLERATION not in shape.tolerations
     for wishes in _relaxations(wished, softens=softens):
         term = read[id(wishes.terms[0])] if wishes.terms else []
-        strict = _all_of((*base, *term))
+        strict = Requirements.all_of((*base, *term))
         if strict is None:
             continue
         wished_labels = read[id(wishes.nodes[0])] if wishes.nodes else []
-        requirements = _all_of((*strict.values(), *wished_labels)) if wishes.nodes else strict
+        requirements = (
+            Requirements.all_of((*strict.values(), *wished_labels)) if wishes.nodes else strict
+        )
         if requirements is None:
             continue
         tolerations = shape.tolerations
@@ -197,7 +205,12 @@ def _without_first_soft(spreads: Sequence[TopologySpread]) -> tuple[TopologySpre
     return tuple(remaining[:-1])
 
 
-def _read(term: NodeSelectorTerm, aliases: Mapping[str, str]) -> list[Requirement]:
+def read_term(term: NodeSelectorTerm, aliases: Mapping[str, str]) -> list[Requirement]:
+    """Return the requirements of one node selector term.
+
+    Raises:
+        BadInputError: an expression cannot be read.
+    """
     return [
         Requirement.of(expression.key, expression.operator, expression.values, aliases=aliases)
         for expression in term.match_expressions
@@ -209,16 +222,3 @@ def _requires_label(requirement: Requirement) -> bool:
     if requirement.gte is not None or requirement.lte is not None:
         return True
     return requirement.operator in {"In", "Exists"}
-
-
-def _all_of(requirements: Sequence[Requirement]) -> Requirements | None:
-    """Return what all allow; None when two of them leave nothing.
-
-    Without this, two values that exclude each other would end as "the label must not exist".
-    """
-    met = Requirements()
-    for requirement in requirements:
-        if requirement.key in met and not met.get(requirement.key).admits(requirement):
-            return None
-        met = met.add(requirement)
-    return met

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import HOSTNAME
 from karpenter_core.errors import BadInputError
+from karpenter_core.scheduling.compiled.relaxation import read_term
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.selectors import PodSelector
 
@@ -229,6 +230,7 @@ class TopologyGroups:
         return self._read_namespaces()
 
     def _alternatives(self, shape: PodShape) -> tuple[Requirements, ...]:
+        """Return the labels of nodes that a pod selects; a term that no node can meet is none."""
         terms = [term for term in shape.required_node_terms if term.match_expressions]
         base = Requirements.from_labels(shape.node_selector, aliases=self._aliases)
         if not terms:
@@ -236,12 +238,12 @@ class TopologyGroups:
         read: list[Requirements] = []
         for term in terms:
             try:
-                expressions = Requirements.from_expressions(
-                    term.match_expressions, aliases=self._aliases
-                )
+                expressions = read_term(term, self._aliases)
             except BadInputError:
                 continue
-            read.append(base.merge(expressions))
+            alternative = Requirements.all_of((*base.values(), *expressions))
+            if alternative is not None:
+                read.append(alternative)
         return tuple(read)
 
     def _other_keys(self, shape: PodShape, spread: TopologySpread) -> frozenset[str]:

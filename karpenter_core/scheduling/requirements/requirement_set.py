@@ -155,6 +155,19 @@ class Requirements:
             for expression in expressions
         )
 
+    @classmethod
+    def all_of(cls, requirements: Iterable[Requirement]) -> Requirements | None:
+        """Return what all requirements allow; None where two of them exclude each other.
+
+        By the algebra alone two values that exclude each other are "the label must not exist".
+        """
+        met = cls()
+        for requirement in requirements:
+            if requirement.key in met and not met.get(requirement.key).admits(requirement):
+                return None
+            met = met.add(requirement)
+        return met
+
     def add(self, *requirements: Requirement) -> Requirements:
         """Return these requirements narrowed by more."""
         return Requirements((*self._by_key.values(), *requirements))
