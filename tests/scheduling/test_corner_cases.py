@@ -23,11 +23,13 @@ from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
     catalogue,
+    daemon,
     existing_node,
     instance_type,
     node_pool,
     node_term,
     offering,
+    pod_shape,
     preferred_node_term,
     problem,
 )
@@ -413,6 +415,31 @@ def test_nodes_without_a_label_that_must_be_there_do_not_count(options, operator
     web = pod("web", required=(sized,), topology_spread=spread())
     plan = planned(problem([web], pools=[], nodes=[here, other]), options)
     assert list(plan.existing) == ["here"]
+
+
+def test_a_label_that_one_of_the_terms_wants_is_missed_by_that_term(options):
+    """Each term has its own labels that must be there: `Exists` and `NotIn` are no `NotIn`."""
+    sized = node_term((SIZE, "Exists"), (SIZE, "NotIn", "5"))
+    racked = node_term((RACK, "In", "r1"))
+    here = existing_node("here", labels={SIZE: "3"}, bound=[running("one", "here")])
+    bare = existing_node("bare", labels={ZONE: "zone-b"}, bound=[running("two", "bare")])
+    other = existing_node("other", labels={ZONE: "zone-b", RACK: "r1"}, cpu="3")
+    near = existing_node("near", labels={RACK: "r1"}, cpu="2")
+    web = pod("web", required=(sized, racked), topology_spread=spread())
+    plan = planned(problem([web], pools=[], nodes=[here, bare, near, other]), options)
+    assert list(plan.existing) == ["other"]
+
+
+@pytest.mark.parametrize(("labels", "claims"), [({}, 1), ({SIZE: "3"}, 2)])
+def test_a_daemon_that_wants_a_label_to_be_there_takes_no_room_without_it(options, labels, claims):
+    """`Exists` and `NotIn` of a label that the NodePool has, or has not."""
+    large = daemon(
+        shape=pod_shape(cpu="3", required=[node_term((SIZE, "Exists"), (SIZE, "NotIn", "5"))])
+    )
+    pods = [pod(name, requests={"cpu": 1500, "pods": 1}) for name in ("one", "two")]
+    types = catalogue(instance_type("only", cpu="5", offerings=[offering(price=1.0)]))
+    asked = problem(pods, pools=[node_pool(labels=labels)], catalogue=types, daemons=[large])
+    assert len(planned(asked, options).claims) == claims
 
 
 @pytest.mark.parametrize("operator", ["DoesNotExist", "In"])

@@ -68,7 +68,7 @@ def described(step):
         tuple(term.topology_key for term in each) for each in (step.affinity, step.anti_affinity)
     ]
     softened = PREFERENCE_TOLERATION in step.tolerations
-    return labels(step.requirements), *keys, step.spreads, softened
+    return labels(step.labels.requirements), *keys, step.spreads, softened
 
 
 S, M = {"os": "linux", "size": "s"}, {"os": "linux", "size": "m"}
@@ -126,12 +126,14 @@ def test_an_unsatisfiable_term_or_preference_is_left_out():
         required_node_terms=(node_term(("size", "In", "m")), node_term(("os", "In", "linux"))),
         preferred_node_terms=(preferred_node_term(1, ("os", "In", "windows")),),
     )
-    assert [labels(step.requirements) for step in steps_of(shape)] == [{"size": "s", "os": "linux"}]
+    assert [labels(step.labels.requirements) for step in steps_of(shape)] == [
+        {"size": "s", "os": "linux"}
+    ]
 
 
 def test_terms_without_expressions_are_no_alternative():
     shape = PodShape(namespace="a", required_node_terms=(node_term(), node_term(("a", "In", "b"))))
-    assert [labels(step.requirements) for step in steps_of(shape)] == [{"a": "b"}]
+    assert [labels(step.labels.requirements) for step in steps_of(shape)] == [{"a": "b"}]
 
 
 def test_constraints_that_exclude_each_other_are_an_error():
@@ -168,17 +170,17 @@ def test_a_label_that_must_exist_and_not_have_a_value_is_present(expressions, pr
     wanted = {"required_node_terms": (term,)}
     if not is_required:
         wanted = {"preferred_node_terms": (preferred_node_term(1, *expressions),)}
-    assert steps_of(PodShape(namespace="a", **wanted))[0].present == present
+    assert steps_of(PodShape(namespace="a", **wanted))[0].labels.present == present
 
 
-def test_alternatives_are_the_distinct_strict_requirements():
+def test_alternatives_are_the_distinct_labels_of_terms():
     twice = PodShape(
         namespace="a",
         required_node_terms=(*SHAPE.required_node_terms, SHAPE.required_node_terms[0]),
         preferred_node_terms=SHAPE.preferred_node_terms,
     )
     found = node_alternatives(twice, aliases=ALIASES)
-    assert [labels(each) for each in found] == [{"size": "s"}, {"size": "m"}]
+    assert [labels(each.requirements) for each in found] == [{"size": "s"}, {"size": "m"}]
 
 
 @given(
@@ -212,7 +214,7 @@ def test_there_is_a_step_more_than_there_are_preferences(
     assert all(REQUIRED in step.affinity and hard <= set(step.spreads) for step in steps)
     last = steps[-1]
     assert (last.affinity, last.anti_affinity, set(last.spreads)) == ((REQUIRED,), (), hard)
-    assert last.requirements == last.strict
+    assert last.labels.requirements == last.strict
 
 
 MANY = 2000

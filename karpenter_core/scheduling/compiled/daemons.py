@@ -11,20 +11,20 @@ from karpenter_core.scheduling.compiled.relaxation import node_alternatives
 
 if TYPE_CHECKING:
     from karpenter_core.api.records import PodShape, Resources
+    from karpenter_core.scheduling.compiled.relaxation import NodeLabels
     from karpenter_core.scheduling.problem import SchedulingProblem
-    from karpenter_core.scheduling.requirements import Requirements
 
 __all__ = ["CompiledDaemon", "read_daemons"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompiledDaemon:
-    """A DaemonSet's pod: `alternatives` are its terms, of which any may match."""
+    """A DaemonSet's pod: `alternatives` are the labels of its terms, of which any may match."""
 
     name: str
     shape: PodShape
     requests: Resources
-    alternatives: tuple[Requirements, ...]
+    alternatives: tuple[NodeLabels, ...]
 
 
 def read_daemons(problem: SchedulingProblem) -> tuple[CompiledDaemon, ...]:

@@ -298,7 +298,7 @@ class _PodClassReader:
         relaxation_steps = [
             ClassRelaxationStep(
                 node_constraints=self._node_constraints(step, volumes, _ports(shape)),
-                requirements=step.requirements,
+                requirements=step.labels.requirements,
                 strict=step.strict,
                 owned=owned,
                 bound=tuple(dict.fromkeys((*owned, *avoided_by))),
@@ -319,16 +319,17 @@ class _PodClassReader:
     def _node_constraints(
         self, step: RelaxationStep, volumes: PodVolumes, ports: tuple[HostPort, ...]
     ) -> NodeConstraints:
-        alternatives = (step.requirements,)
+        requirements, present = step.labels.requirements, step.labels.present
+        alternatives = (requirements,)
         if volumes.alternatives:
             alternatives = tuple(
                 dict.fromkeys(
-                    step.requirements.merge(one)
+                    requirements.merge(one)
                     for one in volumes.alternatives
-                    if all(step.requirements.get(r.key).admits(r) for r in one.values())
+                    if all(requirements.get(r.key).admits(r) for r in one.values())
                 )
             )
-        key = (alternatives, step.tolerations, ports, step.present)
+        key = (alternatives, step.tolerations, ports, present)
         node_constraints = self._asks.get(key)
         if node_constraints is None:
             node_constraints = self._asks[key] = NodeConstraints(
@@ -336,7 +337,7 @@ class _PodClassReader:
                 alternatives=alternatives,
                 tolerations=step.tolerations,
                 host_ports=ports,
-                present=step.present,
+                present=present,
             )
         return node_constraints
 

@@ -159,9 +159,11 @@ class CompiledPool:
         if first_untolerated(self.taints, tolerations) is not None:
             return 0
         bits = 0
-        for requirements in daemon.alternatives:
-            if self.requirements.compatible(requirements, allow_undefined=self.well_known):
-                bits |= self.catalogue.matching(requirements)
+        for labels in daemon.alternatives:
+            if self.requirements.compatible(
+                labels.requirements, allow_undefined=self.well_known
+            ) and all(self.may_have(key) for key in labels.present):
+                bits |= self.catalogue.matching(labels.requirements)
         return bits
 
     def daemon_overhead(self, resource: str) -> Amounts:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_PREFERENCES",
+    "NodeLabels",
     "RelaxationStep",
     "node_alternatives",
     "read_relaxation_steps",
@@ -48,23 +49,45 @@ MOST_PREFERENCES: Final = 50
 _Preference = TypeVar("_Preference", "WeightedAffinityTerm", "PreferredNodeTerm")
 
 
+@dataclass(frozen=True, slots=True)
+class NodeLabels:
+    """The labels of nodes that match expressions select.
+
+    Labels that are `present` must be there, and `requirements` only say what they are not: `Exists` or
+    `Gt`, and `NotIn`, are `NotIn` by upstream's algebra, which a node without the label meets.
+    """
+
+    requirements: Requirements
+    present: frozenset[str]
+
+    @classmethod
+    def of(cls, requirements: Sequence[Requirement]) -> NodeLabels | None:
+        """Return what all requirements select; None where two of them exclude each other."""
+        met = Requirements.all_of(requirements)
+        if met is None:
+            return None
+        present = frozenset(
+            r.key
+            for r in requirements
+            if _requires_label(r) and met.get(r.key).operator in ABSENCE_OPERATORS
+        )
+        return cls(met, present)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaxationStep:
-    """One step: the requirements on the node's labels, and on other pods.
+    """One step: the labels of nodes, and the constraints on other pods.
 
     `strict` are the labels without preferences: they say which domains a pod may be in at all.
     """
 
-    requirements: Requirements
+    labels: NodeLabels
     strict: Requirements
     tolerations: tuple[Toleration, ...]
     spreads: tuple[TopologySpread, ...]
     affinity: tuple[AffinityTerm, ...]
     anti_affinity: tuple[AffinityTerm, ...]
     """Preferred terms that are not given up yet are among the last two."""
-    present: frozenset[str]
-    """Labels that must be there and of which `requirements` only say what they are not: `Exists` or
-    `Gt`, and `NotIn`, are `NotIn` by upstream's algebra, which a node without the label meets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,27 +130,20 @@ def read_relaxation_steps(
         if strict is None:
             continue
         wished_labels = read[id(wishes.nodes[0])] if wishes.nodes else []
-        requirements = (
-            Requirements.all_of((*strict.values(), *wished_labels)) if wishes.nodes else strict
-        )
-        if requirements is None:
+        labels = NodeLabels.of((*base, *term, *wished_labels))
+        if labels is None:
             continue
         tolerations = shape.tolerations
         if wishes.softened:
             tolerations = (*tolerations, PREFERENCE_TOLERATION)
         steps.append(
             RelaxationStep(
-                requirements=requirements,
+                labels=labels,
                 strict=strict,
                 tolerations=tolerations,
                 spreads=wishes.spreads,
                 affinity=(*shape.pod_affinity, *wishes.affinity),
                 anti_affinity=(*shape.pod_anti_affinity, *wishes.anti_affinity),
-                present=frozenset(
-                    r.key
-                    for r in (*term, *wished_labels)
-                    if _requires_label(r) and requirements.get(r.key).operator in ABSENCE_OPERATORS
-                ),
             )
         )
     if not steps:
@@ -135,7 +151,7 @@ def read_relaxation_steps(
     return tuple(steps)
 
 
-def node_alternatives(shape: PodShape, *, aliases: Mapping[str, str]) -> tuple[Requirements, ...]:
+def node_alternatives(shape: PodShape, *, aliases: Mapping[str, str]) -> tuple[NodeLabels, ...]:
     """Return the alternatives a pod's node selector and required node affinity leave.
 
     Raises:
@@ -144,7 +160,7 @@ def node_alternatives(shape: PodShape, *, aliases: Mapping[str, str]) -> tuple[R
     steps = read_relaxation_steps(
         shape, aliases=aliases, respect_preferences=False, softens_taints=False
     )
-    return tuple(dict.fromkeys(step.strict for step in steps))
+    return tuple(dict.fromkeys(step.labels for step in steps))
 
 
 def _required_constraints(shape: PodShape) -> _PodPreferences:

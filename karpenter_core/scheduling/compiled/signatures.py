@@ -25,12 +25,13 @@ from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.taints import first_untolerated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from karpenter_core.api.records import HostPort, Taint
     from karpenter_core.scheduling.arrays import Amounts
     from karpenter_core.scheduling.compiled.pod_classes import NodeConstraints
     from karpenter_core.scheduling.compiled.pools import CompiledPool
+    from karpenter_core.scheduling.compiled.relaxation import NodeLabels
     from karpenter_core.scheduling.compiled.reservations import Reservation
     from karpenter_core.scheduling.compiled.topology_axes import TopologyAxis
     from karpenter_core.scheduling.problem import SolveOptions
@@ -193,20 +194,30 @@ class SignatureTable:
         )
 
     def admits_labels(
-        self, number: int, alternatives: tuple[Requirements, ...], *, lenient: bool
+        self, number: int, alternatives: Iterable[NodeLabels], *, lenient: bool
     ) -> bool:
         """Whether a node has labels that meet one of the alternatives.
 
         A planned claim: whether every instance it may become will, or (lenient) whether some may.
         """
-        claim = self._claims.get(number)
+        claim, requirements = self._claims.get(number), self.possible_labels(number, alternatives)
         if claim is None:
-            return any(self._nodes[number].has_labels(one) for one in alternatives)
+            return any(self._nodes[number].has_labels(one) for one in requirements)
         if not lenient:
-            return any(claim.guarantees(one) for one in alternatives)
+            return any(claim.guarantees(one) for one in requirements)
         return any(
             claim.requirements.compatible(one, allow_undefined=claim.pool.well_known)
-            for one in alternatives
+            for one in requirements
+        )
+
+    def possible_labels(
+        self, number: int, alternatives: Iterable[NodeLabels]
+    ) -> tuple[Requirements, ...]:
+        """Return the alternatives of which a node has, or may get, the labels that must be there."""
+        return tuple(
+            labels.requirements
+            for labels in alternatives
+            if all(self.may_have_label(number, key) for key in labels.present)
         )
 
     def may_have_label(self, number: int, key: str) -> bool:

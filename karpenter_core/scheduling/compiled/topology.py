@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import HOSTNAME
 from karpenter_core.errors import BadInputError
-from karpenter_core.scheduling.compiled.relaxation import read_term
+from karpenter_core.scheduling.compiled.relaxation import NodeLabels, read_term
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.selectors import PodSelector
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import (
         AffinityTerm,
-        NodeSelectorTerm,
         PodShape,
         Toleration,
         TopologySpread,
@@ -35,7 +34,6 @@ __all__ = ["CountedNodeFilter", "PodFilter", "TopologyGroup", "TopologyGroups", 
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 """The label that the API server puts on every namespace."""
-_PRESENCE_OPERATORS: Final = frozenset({"Exists", "Gt", "Lt", "Gte", "Lte"})
 
 
 class TopologyKind(Enum):
@@ -53,10 +51,11 @@ class TopologyKind(Enum):
 class CountedNodeFilter:
     """The nodes on which a spread constraint counts: `alternatives` of labels, taints tolerated.
 
-    None: that side does not matter. Labels that are `present` have any value.
+    None: that side does not matter. The labels of the pod's other constraints, which must be `present`,
+    have any value.
     """
 
-    alternatives: tuple[Requirements, ...] | None
+    alternatives: tuple[NodeLabels, ...] | None
     tolerations: tuple[Toleration, ...] | None
     present: frozenset[str] = frozenset()
 
@@ -145,7 +144,6 @@ class TopologyGroups:
             shape.node_selector or shape.required_node_terms
         ):
             alternatives = self._alternatives(shape)
-            present |= self._present_by(shape.required_node_terms)
         if spread.node_taints_policy == "Honor":
             tolerations = step.tolerations
         return self._intern(
@@ -229,21 +227,21 @@ class TopologyGroups:
     def _namespaces(self) -> Mapping[str, Mapping[str, str]]:
         return self._read_namespaces()
 
-    def _alternatives(self, shape: PodShape) -> tuple[Requirements, ...]:
+    def _alternatives(self, shape: PodShape) -> tuple[NodeLabels, ...]:
         """Return the labels of nodes that a pod selects; a term that no node can meet is none."""
         terms = [term for term in shape.required_node_terms if term.match_expressions]
-        base = Requirements.from_labels(shape.node_selector, aliases=self._aliases)
+        selected = Requirements.from_labels(shape.node_selector, aliases=self._aliases)
         if not terms:
-            return (base,)
-        read: list[Requirements] = []
+            return (NodeLabels(selected, frozenset()),)
+        read: list[NodeLabels] = []
         for term in terms:
             try:
                 expressions = read_term(term, self._aliases)
             except BadInputError:
                 continue
-            alternative = Requirements.all_of((*base.values(), *expressions))
-            if alternative is not None:
-                read.append(alternative)
+            labels = NodeLabels.of((*selected.values(), *expressions))
+            if labels is not None:
+                read.append(labels)
         return tuple(read)
 
     def _other_keys(self, shape: PodShape, spread: TopologySpread) -> frozenset[str]:
@@ -260,26 +258,6 @@ class TopologyGroups:
         }
         own = self._aliases.get(spread.topology_key, spread.topology_key)
         return frozenset(keys - {own, HOSTNAME})
-
-    def _present_by(self, terms: Iterable[NodeSelectorTerm]) -> frozenset[str]:
-        """Return the labels that every term wants to be there and whose values it excludes too.
-
-        Together these are `NotIn` by upstream's algebra, which a node without the label meets.
-        """
-        of_terms = [
-            frozenset(
-                self._aliases.get(item.key, item.key)
-                for item in term.match_expressions
-                if item.operator in _PRESENCE_OPERATORS
-                and any(
-                    other.key == item.key and other.operator == "NotIn"
-                    for other in term.match_expressions
-                )
-            )
-            for term in terms
-            if term.match_expressions
-        ]
-        return of_terms[0].intersection(*of_terms) if of_terms else frozenset()
 
     def _filter(self, shape: PodShape, term: AffinityTerm) -> PodFilter:
         return PodFilter(self._scope(shape, term), PodSelector.read(term.selector))

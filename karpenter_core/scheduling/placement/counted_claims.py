@@ -62,7 +62,8 @@ def _decide(state: PlanState, group: TopologyGroup, column: int) -> None:
     alternatives = group.node_filter.alternatives if group.node_filter else None
     if alternatives is None or signatures.claim(number).held:
         return
-    choices = decided_alternatives(signatures, number, alternatives)
+    possible = signatures.possible_labels(number, alternatives)
+    choices = decided_alternatives(signatures, number, possible)
     prices = [_price(state, choice, column) for choice in choices]
     cheapest = min(prices, default=inf)
     if cheapest < inf:

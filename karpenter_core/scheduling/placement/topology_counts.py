@@ -279,10 +279,11 @@ class TopologyCounts:
         if alternatives is None or not self._counts_on(group, signature, lenient=True):
             return False, False
         claim = self._signatures.claim(signature)
+        requirements = self._signatures.possible_labels(signature, alternatives)
         bits, catalogue = claim.bits_of(claim.fitting(used)), claim.pool.catalogue
         return (
-            any(claim.guarantees(one, bits) for one in alternatives),
-            any(bits & catalogue.matching(one) for one in alternatives),
+            any(claim.guarantees(one, bits) for one in requirements),
+            any(bits & catalogue.matching(one) for one in requirements),
         )
 
     def _host_row(self, index: int, count: int) -> Counts | None:
