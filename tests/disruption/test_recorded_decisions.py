@@ -31,6 +31,7 @@ from karpenter_core.disruption.savings_estimate import (
     nodes_of_unplaced_pods,
     observed_decision,
 )
+from karpenter_core.provider.host.catalogue_check import check_catalogue
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
@@ -87,6 +88,8 @@ def drawn_cluster(random, seed):
             made.add_expendable_pods()
     if random.random() < 0.2:
         made.reserve_capacity()
+    for sold in made.snapshot.catalogues.values():
+        check_catalogue(sold.instance_types, plugin="market")
     return made
 
 
@@ -158,6 +161,7 @@ def texts_of(seed):
             for each in outcome.reports
             if each.is_idle and random.random() < 0.5
         }
+        assert made.failed.found == (), "a judgement failed"
         yield str(units)
         yield from plan_texts(made, outcome)
         if random.random() < 0.5:

@@ -558,7 +558,8 @@ class WideCluster(ChangingCluster):
         if self.random.random() < 0.5:
             return kind
         number = Requirement.of(RESERVATION, "In", (self.random.choice(("r-1", "r-2")),))
-        made = offering(self.random.choice(ZONES), RESERVED, 0.0001)
+        zone = self.random.choice(ZONES)
+        made = offering(zone, RESERVED, 0.0001)
         made = replace(
             made,
             requirements=made.requirements.add(number),
@@ -568,7 +569,11 @@ class WideCluster(ChangingCluster):
         others = [
             replace(each, requirements=each.requirements.add(absent)) for each in kind.offerings
         ]
-        return replace(kind, offerings=(*others, made), requirements=kind.requirements.add(number))
+        requirements = kind.requirements
+        for key, value in ((ZONE, zone), (CAPACITY_TYPE, RESERVED)):
+            values = {*requirements.get(key).values, value}
+            requirements = requirements.replace(Requirement.of(key, "In", values))
+        return replace(kind, offerings=(*others, made), requirements=requirements.add(number))
 
     def mask_offering(self):
         """An offering is out of stock."""
