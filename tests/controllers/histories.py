@@ -83,6 +83,7 @@ LAUNCHES = (
     "SELECT subject, count(*) FROM calls WHERE operation = 'launch' AND result = 'launched' "
     "GROUP BY subject"
 )
+JUDGEMENT_FAILED_TEXT = "object skipped, the decision about it failed"
 COLLECTED_AT = (400_000, 50, 50)
 """Thresholds of garbage collection: the defaults spend a tenth of the time on objects that stay."""
 
@@ -98,6 +99,8 @@ class Errors:
     def __call__(self, logger, method, event):
         if event.get("exc_info"):
             self.found.append(f"{event['event']}: {event['exc_info']!r}")
+        if event["event"] == JUDGEMENT_FAILED_TEXT:
+            self.found.append(f"{event['step']}: {event['error']}")
         if self._verbose and method != "debug":
             print(self._shown(logger, method, dict(event)))  # noqa: T201
         raise structlog.DropEvent

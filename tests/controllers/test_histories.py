@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
+from karpenter_core.disruption.emptiness import EmptinessMethod
 from tests.controllers.histories import History, breaches_of
+from tests.controllers.whole_controller import deployment
 from tests.support.drawn_faults import drawn_runs
 
 HISTORIES = 20
@@ -34,3 +36,21 @@ def test_an_error_in_an_unawaited_task_is_a_breach(tmp_path, monkeypatch):
     monkeypatch.setattr(History, "unfold", unfold)
     (breach,) = breaches_of(0, tmp_path)
     assert breach == "Task exception was never retrieved: ValueError('nobody awaits this')"
+
+
+def test_a_decision_that_fails_is_a_breach(tmp_path, monkeypatch):
+    """Its object is left out of a pass and the rest goes on, so nothing else shows it."""
+
+    async def unfold(history):
+        history.begin()
+        history.cluster.apply([deployment("judged", 1)])
+        await history.clock.sleep(120)
+
+    def fail(*_):
+        raise ValueError("no acceptance")
+
+    monkeypatch.setattr(History, "unfold", unfold)
+    monkeypatch.setattr(EmptinessMethod, "accept", fail)
+    breaches = breaches_of(0, tmp_path)
+    assert any("judgement failed: skipped in emptiness" in each for each in breaches)
+    assert any(each.startswith("emptiness: ValueError: no acceptance") for each in breaches)

@@ -11,6 +11,7 @@
   replaced do not count;
 - no claim takes a static NodePool beyond its replicas, as its windows have them;
 - no claim gets a second instance;
+- no decision about an object fails by an error of the code;
 - no claim is given up for being late before its time, whatever the controller's clock shows.
 
 `quiet_violations` says what is wrong with a cluster that nothing happens to any more,
@@ -25,12 +26,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.durations import parse_duration
+from karpenter_core.api.judgements import JUDGEMENT_FAILED
 from karpenter_core.api.labels import DISRUPTED_TAINT, NODE_POOL, SCHEDULES
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.provisioning_request import GANG_ATTEMPT, GANG_UID
 from karpenter_core.api.quantities import Quantity, parse_resources
 from karpenter_core.disruption.budgets import DisruptionReason
-from karpenter_core.kube.resources import NODES, POD_TEMPLATES, PODS
+from karpenter_core.kube.resources import EVENTS, NODES, POD_TEMPLATES, PODS
 from karpenter_core.kube.wire.codecs import (
     CAPACITY_BUFFERS,
     NODE_CLAIMS,
@@ -111,6 +113,7 @@ class Invariants:
             (NODE_POOLS, self._note_pool),
             (NODE_CLAIMS, self._note_claim),
             (NODES, self._note_node),
+            (EVENTS, self._note_event),
         ):
             cluster = harness.workload if kind is NODES else harness.cluster
             cluster.server.registry.store.listen(kind, listener)
@@ -165,6 +168,11 @@ class Invariants:
             self._breach(f"pod {op.name} deleted before the deadline of {_name(node)}")
 
     # -- what the store tells ----------------------------------------------------------------------
+
+    def _note_event(self, change: ObjectChange) -> None:
+        event = change.stored.obj
+        if change.type != DELETED and event["reason"] == JUDGEMENT_FAILED:
+            self._breach(f"judgement failed: {event['message']}")
 
     def _note_pool(self, change: ObjectChange) -> None:
         if change.type != DELETED:
