@@ -191,6 +191,19 @@ class TestPodsOfAnInstanceWithoutAClaim:
         await scene.run_pass(after=ORPHAN_GRACE)
         assert scene.server.deleted == [("Node", "orphan")]
 
+    async def test_a_node_that_may_not_be_deleted_keeps_no_other_instance(self):
+        """A webhook that protects one Node kept all leaked instances running."""
+        other = Instance(provider_id="kwok://other")
+        scene = Scene(orphan(finalizers=(TERMINATION_FINALIZER,)), on_it(), instances=[*ONE, other])
+        scene.server.refusal = ApiError("denied by a webhook", status=403)
+        await scene.run_pass()
+        with structlog.testing.capture_logs() as logs:
+            await scene.run_pass(after=ORPHAN_GRACE)
+        assert scene.cloud.ended == [other.provider_id]
+        assert "denied by a webhook" in [line.get("error") for line in logs]
+        await scene.run_pass(after=DRAIN_LIMIT)
+        assert scene.cloud.ended == [other.provider_id, ORPHAN]
+
     async def test_a_node_without_a_drain_is_not_reported_as_drained(self):
         """Without the finalizer it would be gone at once, and its pods cut off."""
         scene = Scene(orphan(labels={REGISTERED: "true"}), on_it())

@@ -12,13 +12,18 @@ import pytest
 
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.kube.resources import DEPLOYMENTS, custom_kind
-from karpenter_core.kube.wire.codecs import NODE_POOLS
+from karpenter_core.kube.wire.codecs import (
+    CAPACITY_QUOTAS,
+    NODE_POOLS,
+    PROVISIONING_REQUESTS,
+)
 from karpenter_core.provider.contract import NodeClassHash
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.faults import RequestFault, matching
 from karpenter_core.sim.registry import Registry
 from karpenter_provider_kwok.api import KWOKNodeClass
 from karpenter_provider_kwok.plugin import KwokProvider
+from tests.controllers.gangs import request, run_gangs
 from tests.controllers.whole_controller import (
     NODE_CLASS,
     cloud,
@@ -26,6 +31,7 @@ from tests.controllers.whole_controller import (
     node_pool,
     run_controller,
 )
+from tests.support.capacity_quotas import DEFINITION, capacity_quota
 
 KWOK_NODE_CLASSES = custom_kind(KWOKNodeClass.resource)
 
@@ -365,3 +371,89 @@ def test_nodes_are_not_replaced_for_ever_while_a_hash_cannot_be_written(tmp_path
         assert len(cloud(scene, tmp_path)["launches"]) <= 3
 
     run_controller(tmp_path, scenario, plugins={"kwok": HashingKwok()})
+
+
+ERRORS = 'karpenter_reconcile_errors_total{controller="%s"}'
+
+
+@pytest.mark.parametrize("patches_before", [0, 1], ids=["acceptance", "attempt"])
+def test_a_provisioning_request_with_a_refused_status_holds_up_no_other(tmp_path, patches_before):
+    """The policy of one namespace ended the passes of all, and the process was not ready."""
+
+    async def story(scene):
+        status = matching("PATCH", "provisioningrequests/a-refused/status")
+        faults = scene.cluster.frontend.faults
+        fault = faults.add(
+            RequestFault(matches=status, status=403, times=None, after=patches_before)
+        )
+        scene.prepare(request("a-refused"), request("job"))
+        running = scene.harness.start()
+        await scene.until(lambda: scene.is_true("Provisioned"), seconds=120)
+        await scene.passes(300)
+        assert not scene.is_true("Provisioned", "a-refused")
+        assert faults.hits <= 10
+        (event,) = scene.harness.events("WriteRefused")
+        about = event["involvedObject"]
+        assert (about["kind"], about["name"]) == ("ProvisioningRequest", "a-refused")
+        assert "injected fault 403" in event["message"]
+        assert not scene.harness.events("PassFailing")
+        assert 5 <= running.metric(ERRORS % "provisioningrequest") <= 10
+
+        faults.remove(fault)
+        await scene.until(lambda: scene.is_true("Provisioned", "a-refused"), seconds=120)
+
+    run_gangs(tmp_path, story)
+
+
+def test_an_orphaned_nodeclaim_that_may_not_be_deleted_holds_up_no_request(tmp_path):
+    """Its request was deleted while it launched."""
+
+    async def story(scene):
+        scene.prepare(request("gone"))
+        scene.harness.start()
+        await scene.until(lambda: len(scene.harness.claims()) == 2)
+        refused = RefusedRequests(scene.harness, "DELETE", "/nodeclaims/")
+        scene.cluster.delete(PROVISIONING_REQUESTS, "gone", namespace="default")
+        scene.cluster.apply([request("job")])
+        await scene.until(lambda: scene.is_true("Accepted"), seconds=30)
+        await scene.passes(300)
+        assert refused.count <= 20
+        assert not scene.harness.events("PassFailing")
+        assert {kind for kind, _ in messages(scene.harness, "WriteRefused")} == {"NodeClaim"}
+
+        before = {claim["metadata"]["name"] for claim in scene.harness.claims()}
+        refused.end()
+        await scene.until(
+            lambda: (
+                not before & {claim["metadata"]["name"] for claim in scene.harness.claims()}
+                and scene.is_true("Provisioned")
+            )
+        )
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_capacity_quota_with_a_refused_status_holds_up_no_other(tmp_path):
+    async def scenario(scene):
+        quotas = [capacity_quota(name, nodes="2") for name in ("a-refused", "b")]
+        scene.cluster.apply([DEFINITION])
+        refused = RefusedRequests(scene, "PATCH", "capacityquotas/a-refused/status", status=422)
+        scene.cluster.apply([NODE_CLASS, node_pool(), *quotas])
+        running = scene.start("--disable-leader-election", "--capacity-quotas")
+
+        def counted(name):
+            return "used" in scene.cluster.find(CAPACITY_QUOTAS, name).get("status", {})
+
+        await scene.settle(lambda: counted("b"), seconds=30)
+        await scene.cluster.clock.sleep(300)
+        assert not counted("a-refused")
+        assert refused.count <= 10
+        ((about, message),) = messages(scene, "WriteRefused")
+        assert about == "CapacityQuota"
+        assert "patch capacityquotas/status" in message
+        assert 5 <= running.metric(ERRORS % "capacityquota") <= 10
+
+        refused.end()
+        await scene.settle(lambda: counted("a-refused"), seconds=60)
+
+    run_controller(tmp_path, scenario)

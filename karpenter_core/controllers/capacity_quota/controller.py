@@ -5,10 +5,12 @@ Launches do not read the status: they count nodes and claims themselves (`state.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.controllers.observability.node_series import amount_of, snake_case
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
+from karpenter_core.controllers.reconciling.refusal_reports import RefusedObjects
 from karpenter_core.errors import ConflictError, NotFoundError
 from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS
 from karpenter_core.lifecycle.capacity_quota.status import limit_notice, quota_status
@@ -41,6 +43,7 @@ class CapacityQuotaController:
         self._limits = launch_limits
         self._reported: dict[str, tuple[str, ...]] = {}
         """By UID: what the last Event of a quota was about."""
+        self._refused = RefusedObjects(self.name, runtime=runtime, publish=writer.publish)
         self._loop = PeriodicLoop(self.name, self.step, runtime=runtime, is_vital=False)
         writer.cluster_state.subscribe(ObjectKind.CAPACITY_QUOTA, lambda _: self._loop.wake())
 
@@ -93,13 +96,15 @@ class CapacityQuotaController:
             self._reported[quota.uid] = subject
         if status.patch is None:
             return
+        write = partial(
+            self._writer.kube_writer.patch,
+            CAPACITY_QUOTAS,
+            quota.name,
+            status.patch.body,
+            subresource="status",
+            resource_version=status.patch.resource_version,
+        )
         try:
-            await self._writer.kube_writer.patch(
-                CAPACITY_QUOTAS,
-                quota.name,
-                status.patch.body,
-                subresource="status",
-                resource_version=status.patch.resource_version,
-            )
+            await self._refused.attempt(quota.ref, write)
         except (ConflictError, NotFoundError):  # the next pass sees what it is now
             self._loop.wake()

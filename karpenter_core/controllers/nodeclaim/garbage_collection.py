@@ -301,8 +301,19 @@ class GarbageCollectionController:
                 continue
             for node in busy:
                 if TERMINATION_FINALIZER in node.finalizers:
-                    await self._writer.delete_node(node)
+                    await self._delete_busy_node(node)
         return tuple(ending)
+
+    async def _delete_busy_node(self, node: NodeView) -> None:
+        """Delete a Node so that it is drained; one that a webhook protects delays no other instance."""
+        try:
+            await self._writer.delete_node(node)
+        except ApiError as error:
+            self._log.warning(
+                "could not delete the node of an instance without a nodeclaim, trying again",
+                Node={"name": node.name},
+                error=str(error),
+            )
 
     async def _busy_nodes(self, names: Iterable[str]) -> tuple[NodeView, ...]:
         """Return the registered Nodes of an instance that have pods to drain.

@@ -21,6 +21,7 @@ from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef
 from karpenter_core.controllers.provisioning.plan_journal import record_plan
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
+from karpenter_core.controllers.reconciling.refusal_reports import RefusedObjects
 from karpenter_core.errors import ConflictError, NotFoundError
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, PROVISIONING_REQUESTS
 from karpenter_core.lifecycle.provisioning_request.gang_plan import (
@@ -49,7 +50,7 @@ from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.provisioning_input import build_provisioning_input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from structlog.typing import FilteringBoundLogger
@@ -119,6 +120,7 @@ class ProvisioningRequestController:
             ObjectKind.NODE,
         )
         self._passes = PeriodicLoop(self.name, self._run_pass, runtime=runtime)
+        self._refused = RefusedObjects(self.name, runtime=runtime, publish=writer.publish)
         self._is_behind = False
         self._shown: set[tuple[str, str]] = set()
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
@@ -156,8 +158,7 @@ class ProvisioningRequestController:
         self._cluster_state.tick()
         snapshot = self._cluster_state.snapshot()
         claims = claims_by_request(snapshot)
-        for claim in orphaned_claims(snapshot, claims):
-            await self._delete(claim, "its ProvisioningRequest is gone")
+        await self._delete_orphans(orphaned_claims(snapshot, claims))
         due: list[ProvisioningRequest] = []
         wakes: list[datetime] = []
         booked = {booking.request.uid: booking for booking in bookings(snapshot)}
@@ -169,22 +170,30 @@ class ProvisioningRequestController:
                 booked.get(request.uid),
                 now=self._runtime.clock.now(),
             )
-            stored = await self._take(request, step)
-            if stored is not None and step.is_due:
+            stored = await self._refused.attempt(request.ref, partial(self._take, request, step))
+            if stored is None:
+                continue
+            if step.is_due:
                 due.append(stored)
             elif step.wake_at is not None:
                 wakes.append(step.wake_at)
         if due:
             await self._cluster_state.wait_until(self._are_pools_judged, seconds=POOLS_SECONDS)
         for request in due[:BATCH]:
-            await self._provide(request)
+            await self._refused.attempt(request.ref, partial(self._provide, request))
         self._count(self._cluster_state.snapshot())
         if self._is_behind:
             return BEHIND_SECONDS
         if due:
             return 0.0  # the outcome of each is the next step
         now = self._runtime.clock.now()
-        return max(0.0, min(((at - now).total_seconds() for at in wakes), default=IDLE_SECONDS))
+        waits = [(at - now).total_seconds() for at in wakes]
+        return max(0.0, min(IDLE_SECONDS, self._refused.seconds_left(), *waits))
+
+    async def _delete_orphans(self, claims: Iterable[NodeClaim]) -> None:
+        for claim in claims:
+            delete = partial(self._delete, claim, "its ProvisioningRequest is gone")
+            await self._refused.attempt(claim.ref, delete)
 
     def _are_pools_judged(self, snapshot: Snapshot) -> bool:
         """Tell whether it is known of every NodePool what it can launch, so that no plan lacks one."""
