@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from karpenter_core.api.nodeclass import NodeClass
-from karpenter_core.kube.resources import DEPLOYMENTS, custom_kind
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES, custom_kind
 from karpenter_core.kube.wire.codecs import (
     CAPACITY_QUOTAS,
     NODE_POOLS,
@@ -23,6 +23,7 @@ from karpenter_core.sim.faults import RequestFault, matching
 from karpenter_core.sim.registry import Registry
 from karpenter_provider_kwok.api import KWOKNodeClass
 from karpenter_provider_kwok.plugin import KwokProvider
+from tests.controllers import test_capacity_buffers as buffers
 from tests.controllers.gangs import request, run_gangs
 from tests.controllers.whole_controller import (
     NODE_CLASS,
@@ -455,5 +456,73 @@ def test_a_capacity_quota_with_a_refused_status_holds_up_no_other(tmp_path):
 
         refused.end()
         await scene.settle(lambda: counted("a-refused"), seconds=60)
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_node_says_that_its_end_is_refused(tmp_path):
+    """Else only the log tells why it stays."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        (name,) = [node["metadata"]["name"] for node in scene.nodes()]
+        refused = RefusedRequests(scene, "PATCH", f"/nodes/{name}")
+        scene.cluster.delete(NODES, name)
+        await scene.cluster.clock.sleep(300)
+        ((about, message),) = messages(scene, "WriteRefused")
+        assert about == "Node"
+        assert "patch nodes" in message
+        assert Counter(e["reason"] for e in scene.events())["WriteRefused"] == 1
+        refused.end()
+        await scene.settle(lambda: scene.cluster.find(NODES, name) is None, seconds=120)
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_buffer_says_that_its_status_is_refused(tmp_path):
+    async def scenario(scene):
+        await buffers.started(scene, buffers.pod_template(), buffers.buffer())
+        RefusedRequests(scene, "PATCH", "capacitybuffers/headroom/status")
+        await scene.cluster.clock.sleep(300)
+        assert {kind for kind, _ in messages(scene, "WriteRefused")} == {"CapacityBuffer"}
+        assert scene.nodes(), "its room is there"
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_buffer_has_its_room_although_its_bursts_cannot_be_recorded(tmp_path):
+    """A policy lets nobody else annotate it. The record of this process counts."""
+
+    async def scenario(scene):
+        sized = buffers.buffer(podTemplateRef={"name": "chunk"}, limits={"cpu": "3"})
+        sized["metadata"]["annotations"] = {"karpenter.sh/size-from-bursts": "true"}
+        RefusedRequests(scene, "PATCH", "capacitybuffers/headroom", is_status=False)
+        await buffers.started(scene, buffers.pod_template(), sized)
+        scene.cluster.apply([deployment("web", 2)])
+        await scene.settle(
+            lambda: buffers.stored(scene).get("status", {}).get("replicas") == 2, seconds=300
+        )
+        assert {kind for kind, _ in messages(scene, "WriteRefused")} == {"CapacityBuffer"}
+
+    run_controller(tmp_path, scenario)
+
+
+def test_an_overlay_says_that_its_condition_is_refused(tmp_path):
+    async def scenario(scene):
+        overlay = {
+            "apiVersion": "karpenter.sh/v1alpha1",
+            "kind": "NodeOverlay",
+            "metadata": {"name": "cheaper"},
+            "spec": {"requirements": [], "price": "1"},
+        }
+        scene.cluster.apply([NODE_CLASS, node_pool(), overlay])
+        RefusedRequests(scene, "PATCH", "nodeoverlays/cheaper/status", status=422)
+        scene.start("--disable-leader-election", "--feature-gates=NodeOverlay=true")
+        await scene.cluster.clock.sleep(300)
+        ((about, message),) = messages(scene, "WriteRefused")
+        assert about == "NodeOverlay"
+        assert "patch nodeoverlays/status" in message
 
     run_controller(tmp_path, scenario)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.notices import Notice
+from karpenter_core.errors import ApiError
+from karpenter_core.kube.refusals import is_refusal, refused_write_notice
 from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS
 from karpenter_core.lifecycle.capacity_buffer.bursts import (
     HISTORY,
@@ -110,10 +112,17 @@ class BurstObserver:
         return buffer, BurstSizing(replicas=size, note=note, again_after=OBSERVE_SECONDS)
 
     async def _store(self, buffer: CapacityBuffer, history: BurstHistory) -> CapacityBuffer:
+        """Write the history; a policy may let nobody else annotate a buffer, which has its room anyway."""
         body = {"metadata": {"annotations": {HISTORY: write_history(history)}}}
-        written = await self._writer.kube_writer.patch(
-            CAPACITY_BUFFERS, buffer.name, body, namespace=buffer.namespace
-        )
+        try:
+            written = await self._writer.kube_writer.patch(
+                CAPACITY_BUFFERS, buffer.name, body, namespace=buffer.namespace
+            )
+        except ApiError as error:
+            if not is_refusal(error):
+                raise
+            self._writer.publish(refused_write_notice(buffer.ref, error))
+            return buffer
         return cast("CapacityBuffer", written)
 
     def _refused(self, buffer: CapacityBuffer, problem: str) -> BurstSizing:

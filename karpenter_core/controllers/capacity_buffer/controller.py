@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.controllers.capacity_buffer.burst_observer import BurstObserver
 from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.reconciling.reconciler import DONE, Reconciler, ReconcileResult
+from karpenter_core.controllers.reconciling.refusal_reports import reporting_refusals
 from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS
 from karpenter_core.lifecycle.capacity_buffer.status import (
     buffer_status_patch,
@@ -62,7 +63,14 @@ class CapacityBufferController:
         self._declared: dict[str, _Declared] = {}
         self._bursts = BurstObserver(writer=writer, runtime=runtime)
         self._reconciler: Reconciler[str] = Reconciler(
-            self.name, self.reconcile, runtime=runtime, log_field="CapacityBuffer"
+            self.name,
+            reporting_refusals(
+                self.reconcile,
+                objects=lambda: self._cluster_state.snapshot().capacity_buffers,
+                publish=writer.publish,
+            ),
+            runtime=runtime,
+            log_field="CapacityBuffer",
         )
         self._change_queue = ChangedNames(
             writer.cluster_state,

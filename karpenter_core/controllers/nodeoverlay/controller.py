@@ -15,6 +15,7 @@ import structlog
 from karpenter_core.api.labels import PRICE_PER_NODE
 from karpenter_core.controllers.reconciling.reconciler import Reconciler, ReconcileResult
 from karpenter_core.errors import KarpenterError
+from karpenter_core.kube.refusals import is_refusal, refused_write_notice
 from karpenter_core.kube.wire.codecs import NODE_OVERLAYS
 from karpenter_core.lifecycle.nodeoverlay.evaluation import evaluate_overlays, listed_pools
 from karpenter_core.lifecycle.nodeoverlay.status import (
@@ -126,6 +127,8 @@ class NodeOverlayController:
                 )
             except KarpenterError as error:
                 failure = error
+                if is_refusal(error):
+                    writer.publish(refused_write_notice(overlay.ref, error))
             else:
                 self._report_verdict(writer, cast("NodeOverlay", stored), evaluation)
         if failure is not None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import structlog
 
+from karpenter_core.api.notices import node_ref
+from karpenter_core.api.records import NodeView
 from karpenter_core.errors import ApiError
 from karpenter_core.kube.refusals import is_refusal, refused_write_notice
 
@@ -31,7 +33,7 @@ REFUSED_SECONDS: Final = 60.0
 def reporting_refusals(
     reconcile: Callable[[K], Awaitable[ReconcileResult]],
     *,
-    objects: Callable[[], Mapping[K, KubernetesObject]],
+    objects: Callable[[], Mapping[K, KubernetesObject | NodeView]],
     publish: Callable[[Notice], None],
 ) -> Callable[[K], Awaitable[ReconcileResult]]:
     """Return the reconcile function with an Event on its object about each refused write.
@@ -45,7 +47,8 @@ def reporting_refusals(
         except ApiError as error:
             found = objects().get(key) if is_refusal(error) else None
             if found is not None:
-                publish(refused_write_notice(found.ref, error))
+                ref = node_ref(found) if isinstance(found, NodeView) else found.ref
+                publish(refused_write_notice(ref, error))
             raise
 
     return reporting
