@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from karpenter_core.errors import ApiError, ConflictError, InvalidError
+from karpenter_core.errors import ApiError, ConflictError, InvalidError, NotFoundError
 from karpenter_core.kube.api_errors import error_of
 from karpenter_core.kube.resources import LEASES, PODS, ResourceKind
 from karpenter_core.kube.transport import NO_ANSWER, ApiRequest, ApiResponse, Transport
@@ -235,7 +235,7 @@ class KubeApi:
             async with self._transport.stream(request) as (response, lines):
                 self._note_date(response, sent)
                 self._count(response.status, "GET")
-                if response.status >= _BAD_REQUEST:
+                if response.status >= _REDIRECT:
                     raise error_of(response, f"watch {target}")
                 yield lines
         except ApiError as error:
@@ -284,8 +284,12 @@ class KubeApi:
         self._note_date(response, started)
         self._count(response.status, method)
         self._observe(verb, target, self._clock.monotonic() - started)
-        if response.status >= _BAD_REQUEST:
-            raise error_of(response, f"{verb} {target}")
+        if response.status >= _REDIRECT:
+            error = error_of(response, f"{verb} {target}")
+            if isinstance(error, NotFoundError) and not error.reason and method in _CHANGES:
+                # A proxy's page, or the API server's before it serves the kind: not the object's end.
+                raise ApiError(str(error), status=error.status)
+            raise error
         if (
             response.body.lstrip()[:1] != b"{"
         ):  # a proxy's page; whether anything was done is not known
@@ -309,7 +313,9 @@ class KubeApi:
             self._metrics.request_duration.labels(*labels).observe(seconds)
 
 
-_BAD_REQUEST: Final = 400
+_REDIRECT: Final = 300
+"""The first status that is no success; an API server redirects nobody, a proxy may."""
+_CHANGES: Final = frozenset({"PATCH", "DELETE"})
 _LATE_CAUSES: Final = frozenset({"FieldValueDuplicate"})
 """Causes of a refusal that another writer explains: the list has the added entry by now.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.sim.status import StatusError
+from karpenter_core.sim.status import PageNotFoundError, StatusError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +44,10 @@ class RequestFault:
     """The delay of the answer, after the request was processed."""
     status: int = 0
     """The status code of the refusal; the request is not processed."""
+    message: str = ""
+    """The message of the refusal, as of a webhook; else its status code is."""
+    is_page: bool = False
+    """Answer 404 with a page of text, as a proxy does."""
     retry_after_seconds: int = 0
     drop_reply: bool = False
     """Process the request and lose the answer."""
@@ -56,12 +60,19 @@ class RequestFault:
     is_unanswered: bool = False
     """Never answer, not even with headers; clients give up, except on watches."""
 
-    def error(self) -> StatusError:
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the request gets an error as its answer."""
+        return self.status > 0 or self.is_page
+
+    def error(self) -> StatusError | PageNotFoundError:
         """Return the refusal."""
+        if self.is_page:
+            return PageNotFoundError()
         return StatusError(
             self.status,
             _REASONS.get(self.status, ""),
-            f"injected fault {self.status}",
+            self.message or f"injected fault {self.status}",
             retry_after_seconds=self.retry_after_seconds,
         )
 

@@ -59,7 +59,7 @@ class ServerFrontend:
         """
         faults = await self._enter(request)
         for fault in faults:
-            if fault.status:
+            if fault.is_refusal:
                 return self._dated(render_error(fault.error()))
         response = self._dated(self.server.handle(request))
         for fault in faults:
@@ -80,7 +80,7 @@ class ServerFrontend:
         faults = await self._enter(request)
         try:
             for fault in faults:
-                if fault.status:
+                if fault.is_refusal:
                     raise fault.error()
             watch = self.server.watch(request)
         except (StatusError, PageNotFoundError) as error:

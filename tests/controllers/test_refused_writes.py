@@ -460,6 +460,27 @@ def test_a_capacity_quota_with_a_refused_status_holds_up_no_other(tmp_path):
     run_controller(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("answer", [{"is_page": True}], ids=["proxy"])
+def test_a_finalizer_is_removed_after_a_404_that_is_not_the_objects(tmp_path, answer):
+    """The NodeClaim stayed, and nothing woke it again."""
+
+    def removes_finalizers(request):
+        return b'"finalizers":null' in request.body and "/nodeclaims/" in request.path
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        fault = RequestFault(matches=removes_finalizers, times=3, **answer)
+        scene.cluster.frontend.faults.add(fault)
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.nodes(), seconds=300)
+        await scene.settle(lambda: not scene.claims(), seconds=120)
+        assert scene.cluster.frontend.faults.hits == 3
+
+    run_controller(tmp_path, scenario)
+
+
 def test_a_node_says_that_its_end_is_refused(tmp_path):
     """Else only the log tells why it stays."""
 

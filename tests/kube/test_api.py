@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 import pytest
@@ -114,6 +115,33 @@ def test_a_page_that_is_no_status_is_named_by_its_code():
             lambda api: api.get(resources.NODES, "n"),
             ApiResponse(status=502, body=b"<html>Bad gateway</html>"),
         )
+
+
+@pytest.mark.parametrize("write", [KubeApi.delete, partial(KubeApi.patch, body={})])
+def test_a_page_without_a_status_does_not_tell_that_an_object_is_gone(write):
+    """A proxy that has lost its server answers 404 to everything."""
+    with pytest.raises(ApiError, match="HTTP status 404") as caught:
+        talk(
+            lambda api: write(api, resources.NODES, "n"),
+            ApiResponse(status=404, body=b"404 page not found\n"),
+        )
+    assert (type(caught.value), caught.value.status) == (ApiError, 404)
+
+
+@pytest.mark.parametrize("status", [302, 307, 308])
+def test_a_redirect_is_an_error(status):
+    """An API server sends none; a proxy that wants a login does."""
+    elsewhere = ApiResponse(status=status, body=b"{}", headers={"location": "https://login"})
+    with pytest.raises(ApiError, match=f"HTTP status {status}"):
+        talk(lambda api: api.get(resources.NODES, "n"), elsewhere)
+
+    async def scenario():
+        api = KubeApi(ScriptedTransport(watches=[elsewhere]), clock=LoopClock())
+        async with api.watch(resources.NODES):
+            pytest.fail("it is no watch")
+
+    with pytest.raises(ApiError, match=f"watch nodes: HTTP status {status}"):
+        run_virtual(scenario())
 
 
 def test_no_answer_keeps_its_reason_and_names_the_object():

@@ -185,6 +185,27 @@ def test_a_short_outage_loses_nothing():
     run_virtual(scenario())
 
 
+def test_a_proxy_that_has_lost_its_server_does_not_cost_the_lease():
+    """Its 404 is not that of a Lease that was deleted."""
+
+    async def scenario():
+        candidates = LeaseCandidates()
+        frontend = ServerFrontend(candidates.server)
+        elector = candidates.candidate("first", frontend)
+        task = candidates.lead(elector, "first")
+        await asyncio.sleep(60)
+        fault = frontend.faults.add(RequestFault(matches=matching(), is_page=True, times=None))
+        await asyncio.sleep(7)
+        frontend.faults.remove(fault)
+        await asyncio.sleep(60)
+        assert frontend.faults.hits >= 3
+        assert candidates.history == [("first", "leads", 0)]
+        elector.fence.check()
+        await end(task)
+
+    run_virtual(scenario())
+
+
 @pytest.mark.parametrize("drop", ["drop_reply", "drop_request"])
 def test_a_lost_answer_does_not_cost_the_lease(drop):
     """The write was done, its version is unknown: it is read and written again."""
