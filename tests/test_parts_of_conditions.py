@@ -166,6 +166,8 @@ def test_steps_that_follow_each_other_keep_what_either_says():
         (404, "no", (), EvictionVerdict.GONE),
         (201, "", (), EvictionVerdict.EVICTED),
         (302, "", (), EvictionVerdict.FAILED),
+        (404, 'admission webhook "w" denied the request: no', (), EvictionVerdict.DENIED),
+        (429, 'admission webhook "w" denied the request: no', (), EvictionVerdict.THROTTLED),
     ],
 )
 def test_answers_to_evictions(status, message, causes, verdict):

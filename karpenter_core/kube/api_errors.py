@@ -19,7 +19,7 @@ from karpenter_core.errors import (
 if TYPE_CHECKING:
     from karpenter_core.kube.transport import ApiResponse
 
-__all__ = ["error_of"]
+__all__ = ["error_of", "is_webhook_denial"]
 
 _ERRORS: Final[dict[int, type[ApiError]]] = {
     404: NotFoundError,
@@ -28,6 +28,9 @@ _ERRORS: Final[dict[int, type[ApiError]]] = {
     422: InvalidError,
     429: TooManyRequestsError,
 }
+
+_OF_THE_OBJECT: Final = frozenset({404, 409, 410})
+"""Answers that say that an object is gone or another one, unless a webhook has chosen them."""
 
 _LONGEST_RETRY_SECONDS: Final = 300
 """Bound of Retry-After: an answer that asks for more, of a proxy perhaps, must not stop the controller."""
@@ -53,6 +56,11 @@ class _Status(msgspec.Struct):
 _status_decoder: Final = msgspec.json.Decoder(_Status)
 
 
+def is_webhook_denial(text: str) -> bool:
+    """Tell whether an admission webhook has denied a write, with a status code of its choice."""
+    return "admission webhook" in text and "denied the request" in text
+
+
 def error_of(response: ApiResponse, subject: str) -> ApiError:
     """Turn an error response into the typed error; `subject` names the verb and the target."""
     try:
@@ -64,7 +72,10 @@ def error_of(response: ApiResponse, subject: str) -> ApiError:
     ):  # a proxy's page, not the API server's word
         status = _Status()
     text = status.message or status.reason or f"HTTP status {response.status}"
-    return _ERRORS.get(response.status, ApiError)(
+    error = _ERRORS.get(response.status, ApiError)
+    if response.status in _OF_THE_OBJECT and is_webhook_denial(text):
+        error = ApiError
+    return error(
         f"{subject}: {text}",
         status=response.status,
         reason=status.reason,

@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from karpenter_core.api.notices import Notice
-from karpenter_core.errors import ApiError
+from karpenter_core.errors import ApiError, TooManyRequestsError
+from karpenter_core.kube.api_errors import is_webhook_denial
 
 if TYPE_CHECKING:
     from karpenter_core.api.notices import ObjectRef
@@ -22,7 +23,7 @@ REFUSED_WINDOW: Final = timedelta(minutes=15)
 _REFUSALS: Final = frozenset({400, 401, 403, 413, 422})
 """Answers because of the content or size of an object, or of a policy about it.
 
-A ValidatingAdmissionPolicy may answer 403, 413 or 422, a webhook also 400 and 401.
+A ValidatingAdmissionPolicy may answer 403, 413 or 422. A webhook may answer anything, and says so.
 """
 _SERVER_ERROR: Final = 500
 _WEBHOOK_OUTAGE: Final = "failed calling webhook"
@@ -36,7 +37,10 @@ def is_webhook_outage(error: ApiError) -> bool:
 
 def is_refusal(error: Exception) -> TypeGuard[ApiError]:
     """Tell whether a user has to change something before such a write can succeed."""
-    return isinstance(error, ApiError) and (error.status in _REFUSALS or is_webhook_outage(error))
+    if not isinstance(error, ApiError) or isinstance(error, TooManyRequestsError):
+        return False  # also a webhook's: it asks for another attempt
+    is_denied = is_webhook_denial(str(error))
+    return error.status in _REFUSALS or is_denied or is_webhook_outage(error)
 
 
 def refused_write_notice(regarding: ObjectRef, error: ApiError) -> Notice:

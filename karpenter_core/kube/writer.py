@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from karpenter_core.errors import ApiError, TooManyRequestsError
+from karpenter_core.kube.api_errors import is_webhook_denial
 from karpenter_core.kube.pacing import time_limit
 from karpenter_core.kube.repeated_writes import RepeatedWrites
 from karpenter_core.kube.resources import NODES, PODS, ResourceKind
@@ -317,7 +318,8 @@ class KubeWriter:
                 return None  # a pod that waits has a deadline, which the caller knows
             return min(error.retry_after.total_seconds(), _MAX_DELAY_SECONDS)
         never_sent = error.status == 0 and error.reason == UNREACHABLE
-        in_doubt = error.status == 0 or error.status >= _SERVER_ERROR
+        is_denied = is_webhook_denial(str(error))
+        in_doubt = error.status == 0 or (error.status >= _SERVER_ERROR and not is_denied)
         if never_sent or (in_doubt and repeatable):
             return self._jitter() * _BASE_DELAY_SECONDS * 2**attempt
         return None

@@ -460,7 +460,51 @@ def test_a_capacity_quota_with_a_refused_status_holds_up_no_other(tmp_path):
     run_controller(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("answer", [{"is_page": True}], ids=["proxy"])
+DENIAL = 'is forbidden: admission webhook "w.example.com" denied the request: no such team'
+
+
+@pytest.mark.parametrize("status", [404, 409, 500])
+@pytest.mark.parametrize("verb", ["POST", "PATCH", "DELETE"])
+def test_a_webhook_that_denies_with_any_status_is_named(tmp_path, verb, status):
+    """Its 404 is not that of a NodeClaim that is gone, and its 409 not that of another writer."""
+    kind, reason = {
+        "POST": ("NodePool", "NodeClaimRefused"),
+        "PATCH": ("NodeClaim", "WriteRefused"),
+        "DELETE": ("NodeClaim", "WriteRefused"),
+    }[verb]
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        faults = scene.cluster.frontend.faults
+        denied = RequestFault(
+            matches=matching(verb, "/nodeclaims"), status=status, message=DENIAL, times=None
+        )
+        if verb != "DELETE":
+            faults.add(denied)
+        scene.start()
+        if verb == "DELETE":
+            await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+            faults.add(denied)
+            scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: bool(scene.events(reason)), seconds=120)
+        ((about, message),) = messages(scene, reason)
+        assert about == kind
+        assert "denied the request: no such team" in message
+        asked = faults.hits
+        await scene.cluster.clock.sleep(200)
+        assert faults.hits - asked <= 40
+        faults.remove(denied)
+        if verb == "DELETE":
+            await scene.settle(lambda: not scene.nodes(), seconds=120)
+        else:
+            await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=120)
+
+    run_controller(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    "answer", [{"is_page": True}, {"status": 404, "message": DENIAL}], ids=["proxy", "webhook"]
+)
 def test_a_finalizer_is_removed_after_a_404_that_is_not_the_objects(tmp_path, answer):
     """The NodeClaim stayed, and nothing woke it again."""
 

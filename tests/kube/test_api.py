@@ -128,6 +128,15 @@ def test_a_page_without_a_status_does_not_tell_that_an_object_is_gone(write):
     assert (type(caught.value), caught.value.status) == (ApiError, 404)
 
 
+@pytest.mark.parametrize("status", [404, 409, 410])
+def test_a_webhook_that_denies_a_write_says_nothing_about_the_object(status):
+    """It chooses the status code, for what it could not find itself."""
+    text = 'nodes "n" is forbidden: admission webhook "w.example.com" denied the request: no team'
+    with pytest.raises(ApiError, match="no team") as caught:
+        talk(lambda api: api.delete(resources.NODES, "n"), refusal(status, text, "NotFound"))
+    assert (type(caught.value), caught.value.status) == (ApiError, status)
+
+
 @pytest.mark.parametrize("status", [302, 307, 308])
 def test_a_redirect_is_an_error(status):
     """An API server sends none; a proxy that wants a login does."""

@@ -151,6 +151,12 @@ def test_the_servers_no_is_raised_at_once(status):
     assert caught.value.status == status
 
 
+def test_a_webhooks_no_is_raised_at_once():
+    """Whatever its status: nothing was written."""
+    with pytest.raises(ApiError, match="no team"):
+        write(patch, refusal(500, 'admission webhook "w" denied the request: no team'))
+
+
 def test_retries_end_at_the_time_limit():
     """After a handful of attempts, each after twice the time, the caller hears of it."""
     assert write(patch, *[REFUSED] * 4, answer(node("a", 7))).clock.monotonic() == (

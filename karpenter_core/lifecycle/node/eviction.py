@@ -49,6 +49,7 @@ _TOO_MANY: Final = 429
 _INTERNAL: Final = 500
 _DISRUPTION_BUDGET: Final = "DisruptionBudget"  # policy/v1's cause
 _SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
+_WEBHOOK_DENIAL: Final = ("admission webhook", "denied the request")
 
 
 class EvictionAction(Enum):
@@ -108,10 +109,13 @@ def eviction_verdict(status: int, message: str, causes: Sequence[str]) -> Evicti
     """Interpret the answer to an eviction; all but EVICTED and GONE are tried again.
 
     A 429 from a PodDisruptionBudget carries a cause in its Status; a 429 from API Priority and
-    Fairness, or from a webhook, does not. A 403 is that of a webhook, or of a missing right.
+    Fairness, or from a webhook, does not. A 403 is that of a webhook, or of a missing right. A webhook
+    may deny it with any other status too.
     """
     if _OK <= status < 300:  # noqa: PLR2004 - the class of successful answers
         return EvictionVerdict.EVICTED
+    if status != _TOO_MANY and all(part in message for part in _WEBHOOK_DENIAL):
+        return EvictionVerdict.DENIED
     if status in {_NOT_FOUND, _CONFLICT}:
         return EvictionVerdict.GONE
     if status == _TOO_MANY:

@@ -52,6 +52,7 @@ NONE, WAIT = NodeTerminationAction.NONE, NodeTerminationAction.WAIT
 FETCH, TERMINATE = NodeTerminationAction.FETCH_INSTANCE, NodeTerminationAction.TERMINATE_INSTANCE
 FINISH = NodeTerminationAction.FINISH
 LEDGER = LedgerView()
+DENIAL = 'admission webhook "w.example.com" denied the request: not now'
 
 
 def after(**delta: float):
@@ -471,6 +472,10 @@ class TestEvictionQueue:
             (500, "found more than one PodDisruptionBudget", (), EvictionVerdict.SEVERAL_BUDGETS),
             (500, "etcd", (), EvictionVerdict.FAILED),
             (403, "", (), EvictionVerdict.DENIED),
+            *((status, DENIAL, (), EvictionVerdict.DENIED) for status in (400, 404, 409, 500)),
+            (429, DENIAL, (), EvictionVerdict.THROTTLED),
+            (404, 'admission webhook "w"', (), EvictionVerdict.GONE),
+            (404, "denied the request", (), EvictionVerdict.GONE),
         ],
     )
     def test_eviction_answers_are_interpreted(self, status, message, causes, verdict):
