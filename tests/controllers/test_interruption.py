@@ -320,6 +320,42 @@ def test_one_failed_message_delays_no_other(tmp_path, monkeypatch):
     run_controller(tmp_path, scenario)
 
 
+def test_a_nodeclaim_that_may_not_be_deleted_delays_no_later_message(tmp_path, monkeypatch):
+    """A webhook protected one, and the next poll came a minute later: half of what a spot node has."""
+    queue, acknowledged = announcing(monkeypatch)
+
+    async def scenario(scene):
+        _, (first, second) = await grown(scene, replicas=2)
+
+        def announce(name):
+            now = scene.cluster.clock.now()
+            queue[name] = Interruption(
+                id=name,
+                kind=InterruptionKind.SPOT_RECLAIM,
+                provider_id=f"kwok://{name}",
+                deadline=now + timedelta(minutes=2),
+                announced_at=now,
+            )
+
+        protected = matching("DELETE", f"/nodeclaims/{first}")
+        fault = RequestFault(matches=protected, status=403, times=None)
+        scene.cluster.frontend.faults.add(fault)
+        announce(first)
+        await scene.cluster.clock.sleep(300)
+        assert acknowledged == []
+        assert scene.cluster.frontend.faults.hits <= 120
+        (event,) = scene.events("WriteRefused")
+        assert event["involvedObject"]["name"] == first
+        assert not scene.events("PassFailing")
+
+        announce(second)
+        await scene.settle(lambda: second in acknowledged, seconds=12)
+        scene.cluster.frontend.faults.remove(fault)
+        await scene.settle(lambda: first in acknowledged, seconds=12)
+
+    run_controller(tmp_path, scenario)
+
+
 def test_a_reclaim_of_a_node_that_is_draining_already_hastens_it(tmp_path):
     """A pod that would have been waited for gets the deadline of the cloud."""
     faults = Cloud(tmp_path)

@@ -24,8 +24,10 @@ from karpenter_core.controllers.reconciling.reconciler import (
     PeriodicLoop,
     Reconciler,
     ReconcileResult,
+    log_failure,
 )
-from karpenter_core.errors import ConflictError, NotFoundError
+from karpenter_core.errors import ApiError, ConflictError, NotFoundError
+from karpenter_core.kube.refusals import is_refusal, refused_write_notice
 from karpenter_core.lifecycle.node.interruption import (
     MESSAGE_TYPES,
     interruption_step,
@@ -124,7 +126,8 @@ class InterruptionController:
 
         Raises:
             CloudProviderError: the provider could not be polled.
-            ApiError: a message could not be handled.
+            ApiError: a message could not be handled, and not because a write is refused: that lasts,
+                and a back-off would delay the messages to come.
         """
         period = self._providers.polling_periods(provider).interruptions.total_seconds()
         messages = await self._providers.poll_interruptions(provider)
@@ -147,7 +150,10 @@ class InterruptionController:
         await self._acknowledge(provider, done)
         for result in results:
             if isinstance(result, Exception):
-                raise result
+                if not is_refusal(result):
+                    raise result
+                self._runtime.metrics.reconcile_errors.labels(controller=self.name).inc()
+                log_failure(self._log, result, retry_seconds=period)
         # A provider that repeats acknowledged messages is not polled without a pause.
         return 0.0 if fresh else period
 
@@ -219,8 +225,10 @@ class InterruptionController:
                     await self._journal(snapshot, provider, claim, message)
             except NotFoundError:
                 return
-            except ConflictError:
-                if attempt + 1 == ATTEMPTS:
+            except ApiError as error:
+                if is_refusal(error):
+                    self._writer.publish(refused_write_notice(claim.ref, error))
+                if not isinstance(error, ConflictError) or attempt + 1 == ATTEMPTS:
                     raise
                 await self._runtime.clock.sleep(RETRY_SECONDS * 2**attempt)
             else:

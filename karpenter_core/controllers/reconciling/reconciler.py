@@ -47,6 +47,7 @@ __all__ = [
     "PeriodicLoop",
     "ReconcileResult",
     "Reconciler",
+    "log_failure",
 ]
 
 K = TypeVar("K", bound="Hashable")
