@@ -1,7 +1,8 @@
-"""Names the type of decoded answers of Alibaba Cloud, and reads texts in them.
+"""Reads texts, objects and lists in decoded answers of Alibaba Cloud.
 
 The SDK declares no types for answers, and passes on whatever JSON came. What is no text is refused: taken
-for an id, it would look like a difference between an instance and its NodeClass.
+for an id, it would look like a difference between an instance and its NodeClass. A list that is missing is
+refused, too: taken for an empty one, everything that it lists would be gone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TypeAlias, cast
 from karpenter_core.api.json_objects import JsonMapping
 from karpenter_core.errors import CloudProviderError
 
-__all__ = ["ApiAnswer", "object_of", "text_of", "texts_of"]
+__all__ = ["ApiAnswer", "object_of", "objects_at", "text_of", "texts_of"]
 
 ApiAnswer: TypeAlias = JsonMapping
 """The decoded body of an answer, or an object in it."""
@@ -59,6 +60,25 @@ def object_of(item: ApiAnswer, name: str) -> ApiAnswer:
     if not isinstance(value, dict):
         raise _unreadable(name, value, "an object")
     return cast("ApiAnswer", value)
+
+
+def objects_at(answer: ApiAnswer, path: str, *, action: str) -> list[ApiAnswer]:
+    """Return the list at a path of an answer, such as `VSwitches.VSwitch`.
+
+    Raises:
+        CloudProviderError: there is no list, or it has other items than objects.
+    """
+    value: object = answer
+    for name in path.split("."):
+        value = cast("ApiAnswer", value).get(name) if isinstance(value, dict) else None
+    if not isinstance(value, list):
+        raise CloudProviderError(f"{action}: the answer has no list {path}")
+    for item in cast("list[object]", value):
+        if not isinstance(item, dict):
+            raise CloudProviderError(
+                f"{action}: an item of {path} is no object: {str(item)[:100]!r}"
+            )
+    return cast("list[ApiAnswer]", value)
 
 
 def _member(item: object, name: str) -> object:

@@ -18,7 +18,6 @@ from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.described import DescribedInstances
 from karpenter_core.provider.kit.instances.foreign_launches import ForeignMarks
 from karpenter_provider_alibabacloud.api_answers import object_of, text_of, texts_of
-from karpenter_provider_alibabacloud.codes import ApiError
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS, cluster_tag, is_owned
 from karpenter_provider_alibabacloud.labels import (
@@ -27,7 +26,7 @@ from karpenter_provider_alibabacloud.labels import (
     NODE_POOL_TAG,
     OWNED,
 )
-from karpenter_provider_alibabacloud.sdk import pages_of
+from karpenter_provider_alibabacloud.sdk import listed_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -260,37 +259,17 @@ class InstanceReader:
         self, what: Mapping[str, object], pages: Counter[str] | None = None
     ) -> Iterator[DescribedInstance]:
         """Yield instances; `pages` counts the answers, of which the first may be empty."""
-
-        def call(parameters: Mapping[str, object]) -> ApiAnswer:
-            answer = self._clients.ecs.call("DescribeInstances", parameters)
-            _require_list(answer)
-            if pages is not None:
-                pages["answered"] += 1
-            return answer
-
         with core_errors_of():
-            items = pages_of(
-                call,
+            for items in listed_pages(
+                lambda parameters: self._clients.ecs.call("DescribeInstances", parameters),
                 {"RegionId": self._clients.region, "MaxResults": AT_ONCE, **what},
                 items="Instances.Instance",
-            )
-            for item in items:
-                yield read_instance(item, uses_reservations=self._uses_reservations)
-
-
-def _require_list(answer: ApiAnswer) -> None:
-    """Refuse an answer that lists nothing, not even an empty list: its instances are not gone.
-
-    Raises:
-        ApiError: as for a call that has no answer.
-    """
-    instances: object = answer.get("Instances")
-    listed: object = (
-        cast("ApiAnswer", instances).get("Instance") if isinstance(instances, dict) else None
-    )
-    if not isinstance(listed, list):
-        message = "the answer has no list Instances.Instance"
-        raise ApiError("", message, action="ecs:DescribeInstances")
+                action="ecs:DescribeInstances",
+            ):
+                if pages is not None:
+                    pages["answered"] += 1
+                for item in items:
+                    yield read_instance(item, uses_reservations=self._uses_reservations)
 
 
 def _items(value: object) -> Sequence[ApiAnswer]:

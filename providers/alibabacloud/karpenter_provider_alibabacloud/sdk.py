@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from threading import Lock
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from karpenter_core.provider.kit.calls.caller import CloudCaller
 from karpenter_core.provider.kit.calls.failures import AttemptFailure, AttemptFailureKind
 from karpenter_core.provider.kit.calls.pages import numbered_pages, token_pages
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_provider_alibabacloud import metadata
+from karpenter_provider_alibabacloud.api_answers import objects_at
 from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass
 from karpenter_provider_alibabacloud.sdk_caller import SdkCaller, ServiceEndpoint
 
@@ -38,7 +40,7 @@ __all__ = [
     "ServiceClient",
     "attempt_failure",
     "is_repeatable",
-    "pages_of",
+    "listed_pages",
 ]
 
 LAST_PAGE: Final = 359
@@ -157,59 +159,68 @@ class ServiceClient:
 
         Raises:
             ApiError, TypeError: as for `call`, at any page.
+            CloudProviderError, RuntimeError: as for `listed_pages`.
         """
-        return pages_of(lambda page: self.call(action, page), parameters, items=items)
+        pages = listed_pages(
+            lambda page: self.call(action, page),
+            parameters,
+            items=items,
+            action=f"{self.name}:{action}",
+        )
+        return chain.from_iterable(pages)
 
 
-def pages_of(
+class _Page(NamedTuple):
+    """An answer to a listing, and the items in it."""
+
+    answer: ApiAnswer
+    items: list[ApiAnswer]
+
+
+def listed_pages(
     call: Callable[[Mapping[str, object]], ApiAnswer],
     parameters: Mapping[str, object],
     *,
     items: str,
-) -> Iterator[ApiAnswer]:
-    """Yield the items of all pages of a listing, in the way of paging that `parameters` begin.
+    action: str,
+) -> Iterator[list[ApiAnswer]]:
+    """Yield the items of each page of a listing, in the way of paging that `parameters` begin.
 
     Raises:
+        CloudProviderError: a page has no list of items, not even an empty one.
         RuntimeError: a listing by tokens goes in a circle.
     """
-    for page in _pages(call, parameters, items=items):
-        yield from _items(page, items)
+
+    def read(page: Mapping[str, object]) -> _Page:
+        answer = call(page)
+        return _Page(answer, objects_at(answer, items, action=action))
+
+    return (page.items for page in _pages(read, parameters, items=items))
 
 
 def _pages(
-    call: Callable[[Mapping[str, object]], ApiAnswer],
-    parameters: Mapping[str, object],
-    *,
-    items: str,
-) -> Iterator[ApiAnswer]:
+    read: Callable[[Mapping[str, object]], _Page], parameters: Mapping[str, object], *, items: str
+) -> Iterator[_Page]:
     if "PageSize" in parameters:
         size = parameters["PageSize"]
         assert isinstance(size, int)  # noqa: S101 - for the type checker
         return numbered_pages(
-            lambda number: call({**parameters, "PageNumber": number}),
-            lambda page: _items(page, items),
+            lambda number: read({**parameters, "PageNumber": number}),
+            lambda page: page.items,
             size=size,
-            total=lambda page: page.get("TotalCount"),
+            total=lambda page: page.answer.get("TotalCount"),
             last=LAST_PAGE,
         )
     name, next_name = ("Offset", "NextOffset") if "Offset" in parameters else _TOKEN
     return token_pages(
-        lambda token: call(parameters if token is None else {**parameters, name: token}),
-        lambda page: page.get(next_name),
+        lambda token: read(parameters if token is None else {**parameters, name: token}),
+        lambda page: page.answer.get(next_name),
         listing=f"a listing of {items}",
         token_name=next_name,
     )
 
 
 _TOKEN: Final = ("NextToken", "NextToken")
-
-
-def _items(answer: ApiAnswer, path: str) -> list[ApiAnswer]:
-    value_at: ApiAnswer = answer
-    *outer, last = path.split(".")
-    for name in outer:
-        value_at = value_at.get(name) or {}
-    return value_at.get(last) or []
 
 
 @final

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_provider_alibabacloud.api_answers import object_of, text_of, texts_of
+from karpenter_provider_alibabacloud.api_answers import object_of, objects_at, text_of, texts_of
 from karpenter_provider_alibabacloud.described_instances import read_instance
 
 DESCRIBED = {
@@ -42,6 +42,28 @@ def test_a_missing_member_is_empty(read):
 def test_a_member_of_another_kind_is_refused_with_its_name(read, value):
     with pytest.raises(CloudProviderError, match="Name in the answer is not"):
         read({"Name": value}, "Name")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"Things": None}, {"Things": []}, {"Things": {}}, {"Things": {"Thing": {}}}, None, "", 1],
+)
+def test_a_list_that_is_missing_is_not_empty(answer):
+    with pytest.raises(
+        CloudProviderError, match=r"^ecs:List: the answer has no list Things\.Thing$"
+    ):
+        objects_at(answer, "Things.Thing", action="ecs:List")
+
+
+def test_a_list_has_objects_only():
+    assert objects_at(
+        {"Things": {"Thing": [{"Id": "a"}, {}]}}, "Things.Thing", action="ecs:List"
+    ) == [
+        {"Id": "a"},
+        {},
+    ]
+    with pytest.raises(CloudProviderError, match="an item of Things is no object: 'None'"):
+        objects_at({"Things": [{}, None]}, "Things", action="ecs:List")
 
 
 def test_an_item_that_is_no_object_is_refused():

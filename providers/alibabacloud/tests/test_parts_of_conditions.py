@@ -27,7 +27,6 @@ from karpenter_provider_alibabacloud.interruption.system_events import _moment, 
 from karpenter_provider_alibabacloud.late_taints import is_late_tainted
 from karpenter_provider_alibabacloud.node_class.dry_runs import PASSED, dry_run_outcome
 from karpenter_provider_alibabacloud.price_queries import read_spot_advice, read_spot_history
-from karpenter_provider_alibabacloud.sdk import _items
 from karpenter_provider_alibabacloud.sdk_caller import _text
 from providers.alibabacloud.tests.catalogue.instance_type_data import info
 from providers.alibabacloud.tests.manual_clock import NOON
@@ -186,11 +185,6 @@ def test_advice_needs_a_type_a_zone_and_a_discount():
     advice = read_spot_advice({"AvailableSpotZones": {"AvailableSpotZone": zones}})
     assert {name: set(by_zone) for name, by_zone in advice.items()} == {"ecs.a": {"a"}}
     assert advice["ecs.a"]["a"].interruption_percent is None
-
-
-@pytest.mark.parametrize("answer", [{}, {"Outer": None}, {"Outer": {}}, {"Outer": {"Inner": None}}])
-def test_a_list_that_is_missing_at_any_depth_is_empty(answer):
-    assert _items(answer, "Outer.Inner") == []
 
 
 def test_an_error_text_of_the_sdk_may_be_missing():

@@ -19,7 +19,7 @@ from karpenter_provider_alibabacloud.sdk import (
     CloudClients,
     attempt_failure,
     is_repeatable,
-    pages_of,
+    listed_pages,
 )
 from karpenter_provider_alibabacloud.sdk_caller import ServiceEndpoint, _plain, unknown_names
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
@@ -407,23 +407,25 @@ def test_without_a_region_the_error_names_the_setting():
     assert time.perf_counter() - started < 5
 
 
+def listed(call, parameters, items="Things"):
+    return list(listed_pages(call, parameters, items=items, action="ecs:DescribeThings"))
+
+
 def test_pages_by_token_end_where_there_is_none():
     answers = {
         None: {"Things": {"Thing": [{"n": 1}]}, "NextToken": "a"},
-        "a": {"Things": {}, "NextToken": "b"},
+        "a": {"Things": {"Thing": []}, "NextToken": "b"},
         "b": {"Things": {"Thing": [{"n": 2}]}, "NextToken": ""},
     }
 
-    found = pages_of(
-        lambda page: answers[page.get("NextToken")], {"MaxResults": 1}, items="Things.Thing"
-    )
+    pages = listed(lambda page: answers[page.get("NextToken")], {"MaxResults": 1}, "Things.Thing")
 
-    assert [item["n"] for item in found] == [1, 2]
+    assert pages == [[{"n": 1}], [], [{"n": 2}]]
 
 
 def test_a_listing_with_repeated_page_tokens_ends():
     with pytest.raises(RuntimeError, match="a listing of Things repeats: NextToken 'a'"):
-        list(pages_of(lambda _: {"NextToken": "a"}, {"MaxResults": 1}, items="Things"))
+        listed(lambda _: {"Things": [], "NextToken": "a"}, {"MaxResults": 1})
 
 
 def test_pages_by_number_end_with_a_short_page_or_at_the_total():
@@ -433,16 +435,16 @@ def test_pages_by_number_end_with_a_short_page_or_at_the_total():
         asked.append(page["PageNumber"])
         return {"Things": [{}] * (2 if page["PageNumber"] < 3 else 1)}
 
-    assert len(list(pages_of(answer, {"PageSize": 2}, items="Things"))) == 5
+    assert [len(page) for page in listed(answer, {"PageSize": 2})] == [2, 2, 1]
     assert asked == [1, 2, 3]
     full = {"Things": [{}, {}], "TotalCount": 2}
-    assert len(list(pages_of(lambda _: full, {"PageSize": 2}, items="Things"))) == 2
+    assert listed(lambda _: full, {"PageSize": 2}) == [[{}, {}]]
 
 
 def test_pages_by_offset_end_where_the_next_one_is_the_beginning():
     answers = {0: {"Things": [{}], "NextOffset": 1}, 1: {"Things": [{}], "NextOffset": 0}}
 
-    assert len(list(pages_of(lambda p: answers[p["Offset"]], {"Offset": 0}, items="Things"))) == 2
+    assert listed(lambda page: answers[page["Offset"]], {"Offset": 0}) == [[{}], [{}]]
 
 
 def test_limits_of_time_reach_the_sdk_in_milliseconds(cloud):

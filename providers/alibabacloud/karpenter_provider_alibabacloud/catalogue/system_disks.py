@@ -21,6 +21,7 @@ import structlog
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_core.provider.kit.unavailable_offerings import UNAVAILABLE_TTL
+from karpenter_provider_alibabacloud.api_answers import objects_at
 from karpenter_provider_alibabacloud.catalogue.instance_type_info import list_at
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 
@@ -51,6 +52,7 @@ IN_USE_LIFE: Final = timedelta(hours=2)
 
 _RENEWED_BEFORE_END: Final = 2 * REFRESH_PERIOD
 _THREADS: Final = 8
+_ACTION: Final = "ecs:DescribeAvailableResource"
 _AVAILABLE: Final = "Available"
 _WITH_STOCK: Final = "WithStock"
 
@@ -75,9 +77,13 @@ class _DiskAnswer(NamedTuple):
 
 
 def read_system_disks(body: Mapping[str, object]) -> dict[str, frozenset[str]]:
-    """Read an answer of DescribeAvailableResource about system disks of one type."""
+    """Read an answer of DescribeAvailableResource about system disks of one type.
+
+    Raises:
+        CloudProviderError: it has no list of zones.
+    """
     categories_by_zone: dict[str, set[str]] = {}
-    for zone in list_at(body, "AvailableZones.AvailableZone"):
+    for zone in objects_at(body, "AvailableZones.AvailableZone", action=_ACTION):
         if not _is_available(zone):
             continue
         for group in list_at(zone, "AvailableResources.AvailableResource"):
@@ -192,7 +198,7 @@ class SystemDiskReader:
                         "InstanceType": name,
                     },
                 )
+            return read_system_disks(body)
         except CloudProviderError as error:
             _log.warning("system disks could not be read", instance_type=name, error=str(error))
             return None
-        return read_system_disks(body)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import ARCH
 from karpenter_core.api.nodeclaim import RequirementSpec
@@ -17,7 +17,7 @@ from karpenter_core.provider.kit.node_class.discovery import DiscoveryResult, Qu
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.api.families import ImageFamily
 from karpenter_provider_alibabacloud.api.nodeclass import Image
-from karpenter_provider_alibabacloud.api_answers import text_of
+from karpenter_provider_alibabacloud.api_answers import objects_at, text_of
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.discovery.families import (
     ARCHITECTURES,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, ImageAlias, ImageTerm
-    from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
     from karpenter_provider_alibabacloud.sdk import CloudClients
 
@@ -186,7 +185,9 @@ class ImageReader:
                     "KubernetesVersion": version,
                 },
             )
-        releases = cast("Sequence[ApiAnswer]", answer.get("body") or ())
+        action = "cs:DescribeKubernetesVersionMetadata"
+        releases = objects_at(answer, "body", action=action)
+        images = objects_at(releases[0], "images", action=action) if releases else []
         return tuple(
             ListedImage(
                 id=text_of(item, "image_id"),
@@ -195,7 +196,7 @@ class ImageReader:
                 kind=text_of(item, "image_type"),
                 system=text_of(item, "os_type") or "linux",
             )
-            for item in (releases[0].get("images") or () if releases else ())
+            for item in images
         )
 
     def _described(self, query: DiscoveryQuery) -> tuple[DescribedImage, ...]:

@@ -21,6 +21,7 @@ from karpenter_core.provider.kit.launch.answers import CallAnswer, NewInstance, 
 from karpenter_core.provider.kit.launch_candidates import offering_key
 from karpenter_core.provider.kit.shortages import Shortage, quota_groups
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
+from karpenter_provider_alibabacloud.api_answers import object_of, objects_at, text_of, texts_of
 from karpenter_provider_alibabacloud.catalogue.instance_type_info import list_at
 from karpenter_provider_alibabacloud.catalogue.system_disks import DiskShortage
 from karpenter_provider_alibabacloud.codes import (
@@ -125,18 +126,21 @@ class LaunchShortages:
 
 
 def read_group_answer(body: ApiAnswer, targets: Sequence[LaunchTarget]) -> LaunchAnswer:
-    """Read an answer of CreateAutoProvisioningGroup; `pairs` are what the call asked for.
+    """Read an answer of CreateAutoProvisioningGroup; `targets` are what the call asked for.
 
     Raises:
-        CloudProviderError: it tells of an instance that is none of the pairs.
+        CloudProviderError: it does not say what was launched, or tells of an instance that is none of the
+            targets: the call may have launched instances.
     """
+    if not text_of(body, "AutoProvisioningGroupId"):
+        objects_at(body, "LaunchResults.LaunchResult", action="ecs:CreateAutoProvisioningGroup")
     known = {(target.instance_type.name, target.zone): target for target in reversed(targets)}
     launched: list[NewInstance[LaunchTarget]] = []
     failures: list[TargetFailure] = []
     for row in list_at(body, "LaunchResults.LaunchResult"):
         name, zone = row.get("InstanceType") or "", row.get("ZoneId") or ""
         target = known.get((name, zone))
-        for instance_id in _texts(row, "InstanceIds", "InstanceId"):
+        for instance_id in _instance_ids(row, "InstanceIds", "InstanceId"):
             if target is None:
                 raise CloudProviderError(
                     f"ecs:CreateAutoProvisioningGroup: {instance_id} is of the type {name} in "
@@ -157,17 +161,25 @@ def read_group_answer(body: ApiAnswer, targets: Sequence[LaunchTarget]) -> Launc
 
 
 def read_run_answer(body: ApiAnswer, target: LaunchTarget) -> LaunchAnswer:
-    """Read an answer of RunInstances."""
-    ids = _texts(body, "InstanceIdSets", "InstanceIdSet")
+    """Read an answer of RunInstances, which launches at least one instance or is refused.
+
+    Raises:
+        CloudProviderError: it names no instance: the call may have launched some.
+    """
+    ids = _instance_ids(body, "InstanceIdSets", "InstanceIdSet")
+    if not ids:
+        raise CloudProviderError("ecs:RunInstances: the answer names no instance")
     return LaunchAnswer(
         instances=tuple(NewInstance(id=instance_id, target=target) for instance_id in ids),
         reference=str(body.get("RequestId") or ""),
     )
 
 
-def _texts(body: ApiAnswer, outer: str, inner: str) -> Sequence[str]:
-    wrapped: ApiAnswer = body.get(outer) or {}
-    return wrapped.get(inner) or ()
+def _instance_ids(body: ApiAnswer, outer: str, inner: str) -> Sequence[str]:
+    ids = texts_of(object_of(body, outer), inner)
+    if "" in ids:
+        raise CloudProviderError(f"an instance in {outer} of the answer has no id")
+    return ids
 
 
 def refusal_answer(error: ApiError, targets: Sequence[LaunchTarget]) -> LaunchAnswer:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from karpenter_provider_alibabacloud.sdk import ClientLimits, pages_of
+from karpenter_provider_alibabacloud.sdk import ClientLimits, listed_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +36,10 @@ class AnsweringClients:
     def pages(
         self, action: str, parameters: Mapping[str, Any], *, items: str
     ) -> Iterator[Mapping[str, Any]]:
-        return pages_of(lambda page: self.call(action, page), parameters, items=items)
+        pages = listed_pages(
+            lambda page: self.call(action, page), parameters, items=items, action=f"ecs:{action}"
+        )
+        return chain.from_iterable(pages)
 
     def asked(self, action: str) -> list[dict[str, Any]]:
         """Return the parameters of all calls of an action."""

@@ -33,7 +33,7 @@ def cloud(*items: Mapping[str, Any]) -> AnsweringClients:
         start = int(parameters.get("NextToken", 0))
         end = start + min(parameters["MaxResults"], 100)
         token = str(end) if end < len(items) else ""
-        return {"InstanceTypes": {"InstanceType": items[start:end]}, "NextToken": token}
+        return {"InstanceTypes": {"InstanceType": list(items[start:end])}, "NextToken": token}
 
     return AnsweringClients(**{ACTION: answer})
 

@@ -106,6 +106,18 @@ def test_a_failed_disk_query_is_unknown_and_repeated_soon():
     assert shop.disks.of([NAME])[NAME] is not None
 
 
+@pytest.mark.parametrize("said", [{}, {"AvailableZones": None}, {"AvailableZones": {}}])
+def test_an_answer_without_a_list_of_zones_is_none(said: Mapping[str, Any]):
+    """Else the type could be launched nowhere for half an hour."""
+    shop = DiskCloud()
+    shop.clients.answers[ACTION] = lambda _: said
+    assert shop.disks.of([NAME]) == {NAME: None}
+
+    shop.clients.answers[ACTION] = lambda _: zones()
+    shop.clock.at += timedelta(minutes=1)
+    assert shop.disks.of([NAME]) == {NAME: {}}
+
+
 def test_an_answer_is_valid_for_half_an_hour():
     shop = DiskCloud()
     shop.disks.of([NAME])

@@ -8,6 +8,7 @@ import pytest
 
 from karpenter_core.errors import CloudProviderError, LaunchFailedError
 from karpenter_core.provider.contract import LaunchedInstance
+from providers.alibabacloud.tests.given_answers import answering
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
     ON_DEMAND,
@@ -52,6 +53,32 @@ def test_a_call_that_is_never_answered_is_made_again_when_the_claim_comes_back(p
     assert isinstance(first, CloudProviderError)
     assert isinstance(second, LaunchedInstance)
     assert len(process.cloud.held().instances) == 1
+
+
+@pytest.mark.parametrize(
+    ("api", "answer"),
+    [
+        (GROUP, {}),
+        (GROUP, {"RequestId": "R-1", "LaunchResults": {}}),
+        (RUN, {}),
+        (RUN, {"RequestId": "R-1", "InstanceIdSets": None}),
+        (RUN, {"InstanceIdSets": {"InstanceIdSet": [""]}}),
+        (RUN, {"InstanceIdSets": {"InstanceIdSet": []}}),
+    ],
+)
+def test_an_answer_that_says_nothing_of_instances_is_none(
+    cloud, clients, tmp_path, node_class, api, answer
+):
+    """The instance is there: a shortage would have its claim deleted, and another one launched."""
+    process = Process(cloud, clients, tmp_path, launch_api=api)
+    with answering(cloud, api, answer):
+        first = process.launch_one(claim_of("a", *WISH), node_class)
+    second = process.launch_one(claim_of("a", *WISH), node_class)
+
+    assert type(first) is CloudProviderError
+    assert isinstance(second, LaunchedInstance)
+    assert len(cloud.held().instances) == 1
+    assert not process.unavailable_offerings.view(now=process.clock.now()).offerings
 
 
 def test_a_claim_that_was_launched_keeps_its_instance(process, node_class):
