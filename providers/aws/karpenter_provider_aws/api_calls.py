@@ -61,6 +61,8 @@ _IDEMPOTENT: Final = frozenset(
 )
 """Writes that name what they change: a repetition changes nothing more, or is refused because it is done.
 Their callers take "exists already" and "not found" for success."""
+_MAY_BE_EMPTY: Final = frozenset({"sqs:ReceiveMessage"})
+"""Reads whose answers may have no members: SQS leaves the list of no messages out."""
 _LAUNCHES: Final = frozenset({"ec2:CreateFleet", "ec2:RunInstances"})
 _FIRST_TURN_SECONDS: Final = 0.1
 """EC2 refills the buckets of most actions with 5 to 20 calls a second, and names no time to wait."""
@@ -227,12 +229,14 @@ class ApiCalls:
         tokens = {name: str(uuid4()) for name in model.idempotent_members}
         request = {**tokens, **parameters}
         name, began, statuses = str(model.service_model.service_id), self._monotonic(), list[int]()
+        action = f"{service}:{operation}"
 
         def send() -> Answer:
             started, status = self._monotonic(), _NO_STATUS
             try:
                 answer = attempt(operation, request)
                 status = _status(answer)
+                _check_answer(answer, action, model)
             except Exception as error:
                 failure = api_failure(error)
                 status = _NO_STATUS if failure is None else failure.status
@@ -247,7 +251,6 @@ class ApiCalls:
                     seconds = self._monotonic() - started
                     self._observe.note_attempt(name, operation, status, seconds)
 
-        action = f"{service}:{operation}"
         caller = self._launch_caller if action in _LAUNCHES else self._caller
         try:
             return caller.call(
@@ -261,6 +264,23 @@ class ApiCalls:
             if self._observe is not None and statuses:
                 seconds, retries = self._monotonic() - began, len(statuses) - 1
                 self._observe.note_call(name, operation, statuses[-1], seconds, retries=retries)
+
+
+def _check_answer(answer: Answer, action: str, model: OperationModel) -> None:
+    """Refuse an answer to a read or a launch that has none of its members: a service did not send it.
+
+    botocore reads any well-formed XML as an answer, such as a proxy's page. Services send empty lists.
+
+    Raises:
+        botocore.parsers.ResponseParserError: as for an answer that cannot be read.
+    """
+    from botocore.parsers import ResponseParserError
+
+    if action in _MAY_BE_EMPTY or not (is_read(model.name) or action in _LAUNCHES):
+        return
+    members = frozenset(() if model.output_shape is None else model.output_shape.members)
+    if members.isdisjoint(answer):
+        raise ResponseParserError(f"the answer has nothing that {model.name} answers")
 
 
 def _status(answer: Answer) -> int:

@@ -17,12 +17,13 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 from botocore.retries.standard import ThrottledRetryableChecker, TransientRetryableChecker
 
-from karpenter_core.errors import ThrottledError
+from karpenter_core.errors import CloudProviderError, ThrottledError
 from karpenter_core.provider.kit.calls.failures import AttemptFailureKind, UncertainCallError
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_provider_aws.api_calls import ApiCalls, attempt_failure, is_repeatable
 from karpenter_provider_aws.codes import is_throttled, is_timeout
 from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
+from providers.aws.tests.given_answers import PAGE, answering
 from providers.aws.tests.test_permissions import called
 
 THROTTLED, UNANSWERED, IN_PROGRESS, DENIED, REFUSED = AttemptFailureKind
@@ -156,6 +157,40 @@ def test_the_attempts_of_a_call_have_one_token(aws, clients):
     tokens = [call.parameters["ClientToken"] for call in aws.calls.of("CreateLaunchTemplate")]
     assert len(tokens) == 2
     assert tokens[0] == tokens[1]
+
+
+def test_a_page_that_no_service_has_sent_is_no_answer(aws, clients):
+    """botocore reads any well-formed XML as an answer, in which everything is missing."""
+    with answering(aws, "DescribeSubnets", PAGE, times=1):
+        assert clients.ec2.describe_subnets()["Subnets"]
+    with (
+        answering(aws, "DescribeSubnets", PAGE),
+        pytest.raises(CloudProviderError, match="has nothing that DescribeSubnets answers"),
+        core_errors_of("ec2:DescribeSubnets"),
+    ):
+        clients.ec2.describe_subnets()
+    assert aws.calls.count("DescribeSubnets") == 2 + 3
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "request_of"),
+    [("ssm", "get_parameter", {"Name": "/a"}), ("eks", "describe_cluster", {"name": "a"})],
+)
+def test_an_empty_object_is_no_answer(service, operation, request_of, aws, clients, monkeypatch):
+    client = getattr(clients, service)
+    monkeypatch.setattr(type(client), "_make_api_call", lambda *_: {"ResponseMetadata": {}})
+    calls = ApiCalls(RetryPolicy(), observe=None, sleep=lambda _seconds: None)
+    calls.apply_to(client, service)
+    with pytest.raises(ResponseParserError):
+        getattr(client, operation)(**request_of)
+
+
+def test_a_queue_without_messages_has_answered(aws, clients, monkeypatch):
+    client = clients.sqs
+    monkeypatch.setattr(type(client), "_make_api_call", lambda *_: {"ResponseMetadata": {}})
+    ApiCalls(RetryPolicy(), observe=None).apply_to(client, "sqs")
+
+    assert "Messages" not in client.receive_message(QueueUrl="https://queue")
 
 
 def test_each_page_of_a_listing_is_a_call_of_its_own(aws, clients):

@@ -129,17 +129,18 @@ class TestCredentials:
 
 
 class CountingServer(ThreadingHTTPServer):
-    """Answers every call with an empty object, and counts connections."""
+    """Answers every call with empty objects, and counts connections."""
 
     class RequestHandlerClass(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self):
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = b'{"cluster": {}, "Parameter": {}}'
             self.send_response(200)
-            self.send_header("Content-Length", "2")
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(b"{}")
+            self.wfile.write(body)
 
         def do_GET(self):
             self.do_POST()

@@ -12,6 +12,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.contract import LaunchedInstance, TerminationStatus
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
+from providers.aws.tests.given_answers import PAGE, answering
 from providers.aws.tests.launch.processes import ON_DEMAND, claim_of
 
 SERVER_FAULTS = [
@@ -214,6 +215,28 @@ def test_an_empty_answer_after_a_lost_call_is_an_answer(aws, process, node_class
     process.launch_one(claim, node_class)
     tokens = [fleet["ClientToken"] for fleet in fleets(aws)]
     assert tokens[0] == tokens[1] != tokens[2]
+
+
+def test_a_page_of_a_proxy_is_not_taken_for_a_shortage(aws, process, node_class):
+    """The instances are there: their NodeClaims would be deleted, and no offering would be left."""
+    claims = wave(2)
+    with answering(aws, "CreateFleet", PAGE):
+        outcomes = process.launch(*claims, node_class=node_class)
+    assert {type(outcome) for outcome in outcomes} == {CloudProviderError}
+
+    again = process.launch(*claims, node_class=node_class)
+
+    assert {type(outcome) for outcome in again} == {LaunchedInstance}
+    assert len(aws.living()) == 2
+
+
+def test_a_page_of_a_proxy_says_nothing_of_instances(aws, process, node_class):
+    found = [each.provider_id for each in process.launch(*wave(2), node_class=node_class)]
+    with answering(aws, "DescribeInstances", PAGE):
+        with pytest.raises(CloudProviderError, match="ec2:DescribeInstances"):
+            process.instances.list()
+        with pytest.raises(CloudProviderError, match="ec2:DescribeInstances"):
+            process.instances.fetch(found)
 
 
 @pytest.mark.parametrize("code", ["InvalidParameterValue", "IncorrectState"])
