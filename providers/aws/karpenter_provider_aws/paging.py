@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from karpenter_core.provider.kit.calls.pages import MOST_PAGES
+from karpenter_core.provider.kit.calls import pages as kit
 
 __all__ = ["ending_pages"]
 
@@ -19,18 +19,7 @@ def ending_pages(pages: Iterable[Page]) -> Iterator[Page]:
     """Yield the pages of a paginator.
 
     Raises:
-        botocore.exceptions.PaginationError: a token came twice, or there are more than `MOST_PAGES` pages.
+        EndlessListingError: a token came twice, or there are more than `MOST_PAGES` pages.
     """
-    from botocore.exceptions import PaginationError
-
-    seen: set[object] = set()
-    for page in pages:
-        yield page
-        token = page.get("NextToken") or page.get("Marker")  # the latter is IAM's
-        if not token:
-            continue
-        if token in seen or len(seen) >= MOST_PAGES:
-            raise PaginationError(
-                message=f"the listing does not end: after {len(seen)} pages {token!r}"
-            )
-        seen.add(token)
+    # The latter is IAM's.
+    return kit.ending_pages(pages, lambda page: page.get("NextToken") or page.get("Marker"))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import boto3
 import pytest
-from botocore.exceptions import PaginationError
 from botocore.stub import Stubber
 
-from karpenter_provider_aws import paging
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.calls.pages import EndlessListingError
+from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.paging import ending_pages
 
 
@@ -34,18 +35,21 @@ def test_a_listing_that_ends_is_read_whole():
 @pytest.mark.parametrize("tokens", ["aa", "abab", "abca"])
 def test_a_listing_whose_tokens_come_again_is_an_error(tokens):
     """The SDK itself notices only a token that comes twice in a row."""
-    with pytest.raises(PaginationError, match="does not end"):
+    with (
+        pytest.raises(CloudProviderError, match="ec2:DescribeSubnets: the listing repeats"),
+        core_errors_of("ec2:DescribeSubnets"),
+    ):
         subnets(*tokens, *tokens, None)
 
 
 def test_a_listing_without_end_is_an_error(monkeypatch):
-    monkeypatch.setattr(paging, "MOST_PAGES", 3)
-    with pytest.raises(PaginationError, match="does not end"):
+    monkeypatch.setattr("karpenter_core.provider.kit.calls.pages.MOST_PAGES", 3)
+    with pytest.raises(EndlessListingError, match="does not end"):
         subnets("a", "b", "c", "d", None)
 
 
 @pytest.mark.parametrize("tokens", [["m", "n", "m"]])
 def test_the_markers_of_iam_are_followed_too(tokens):
     pages = [{"InstanceProfiles": [], "Marker": token} for token in tokens]
-    with pytest.raises(PaginationError):
+    with pytest.raises(EndlessListingError, match="'m' came twice"):
         list(ending_pages(pages))

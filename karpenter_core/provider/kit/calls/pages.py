@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-__all__ = ["MOST_PAGES", "EndlessListingError", "numbered_pages", "token_pages"]
+__all__ = ["MOST_PAGES", "EndlessListingError", "ending_pages", "numbered_pages", "token_pages"]
 
 MOST_PAGES: Final = 10_000
 """Bound of the pages of one listing: a million items where a page has a hundred."""
@@ -34,18 +34,44 @@ def token_pages(
     Raises:
         EndlessListingError: a token came twice, or there are more than `MOST_PAGES` pages.
     """
-    seen: set[Token] = set()
-    token = None
-    while len(seen) < MOST_PAGES:
-        page = fetch(token)
+    pages = _followed(fetch, next_token)
+    return ending_pages(pages, next_token, listing=listing, token_name=token_name)
+
+
+def ending_pages(
+    pages: Iterable[Page],
+    next_token: Callable[[Page], Hashable],
+    *,
+    listing: str = "the listing",
+    token_name: str = "page token",  # noqa: S107 - no password
+) -> Iterator[Page]:
+    """Yield the pages that the paginator of an SDK reads; arguments and errors as for `token_pages`.
+
+    Paginators follow a circle of tokens for ever.
+    """
+    seen: set[Hashable] = set()
+    for page in pages:
         yield page
         token = next_token(page)
         if not token:
-            return
+            continue
         if token in seen:
             raise EndlessListingError(f"{listing} repeats: {token_name} {token!r} came twice")
         seen.add(token)
-    raise EndlessListingError(f"{listing} does not end: there are more than {MOST_PAGES} pages")
+        if len(seen) >= MOST_PAGES:
+            raise EndlessListingError(
+                f"{listing} does not end: there are more than {MOST_PAGES} pages"
+            )
+
+
+def _followed(
+    fetch: Callable[[Token | None], Page], next_token: Callable[[Page], Token | None]
+) -> Iterator[Page]:
+    page = fetch(None)
+    yield page
+    while token := next_token(page):
+        page = fetch(token)
+        yield page
 
 
 def numbered_pages(

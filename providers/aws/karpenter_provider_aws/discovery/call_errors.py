@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
+from karpenter_core.provider.kit.calls.pages import EndlessListingError
 from karpenter_provider_aws.codes import ApiFailure, api_failure, core_error, is_server_fault
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def core_errors_of(action: str) -> Generator[None]:
     Raises:
         AuthError: credentials are missing, wrong, or do not permit it.
         ThrottledError: there were too many calls.
-        CloudProviderError: anything else; `refusal_behind` has the code, if AWS gave one.
+        CloudProviderError: anything else; `refusal_behind` has the code, if AWS gave one. Also for a
+            listing whose pages go in a circle.
     """
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
@@ -35,6 +37,8 @@ def core_errors_of(action: str) -> Generator[None]:
     # A proxy's page instead of an answer is a ResponseParserError, which is no BotoCoreError.
     except (BotoCoreError, ClientError, ResponseParserError) as error:
         raise core_error(error, action=action) from error
+    except EndlessListingError as error:
+        raise CloudProviderError(f"{action}: {error}") from error
 
 
 def refusal_behind(error: BaseException) -> ApiFailure | None:
