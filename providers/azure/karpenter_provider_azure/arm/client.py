@@ -15,7 +15,7 @@ from karpenter_core.provider.kit.calls.caller import CloudCaller
 from karpenter_core.provider.kit.calls.operation_limits import OperationLimits
 from karpenter_core.provider.kit.calls.pages import token_pages
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
-from karpenter_provider_azure.arm.errors import arm_failure, call_error
+from karpenter_provider_azure.arm.errors import ArmNotFoundError, arm_failure, call_error
 from karpenter_provider_azure.arm.sdk_sender import READ_SECONDS, ArmAnswer, SdkSender
 from karpenter_provider_azure.json_values import listed_items
 
@@ -174,12 +174,17 @@ class ArmClient:
             CloudProviderError: a page is missing, has no items, or the pages go in a circle: a part of a
                 listing is never returned.
         """
+
+        def fetch(link: str | None) -> JsonObject:
+            if link is None:
+                return self.get(path, api_version=api_version, action=action, query=query)
+            try:
+                return self.follow(link, action=action).body
+            except ArmNotFoundError as error:  # the first page does exist
+                raise CloudProviderError(f"a page of the listing is missing: {error}") from error
+
         pages = token_pages(
-            lambda link: (
-                self.get(path, api_version=api_version, action=action, query=query)
-                if link is None
-                else self.follow(link, action=action).body
-            ),
+            fetch,
             lambda page: cast("str | None", page.get("nextLink")),
             listing=action,
             token_name="nextLink",  # noqa: S106 - no password

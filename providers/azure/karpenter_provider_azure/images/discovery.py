@@ -44,6 +44,8 @@ NODE_IMAGE_API_VERSION: Final = "2026-04-02-preview"
 TTL: Final = timedelta(days=3)
 INCOMPLETE_TTL: Final = timedelta(hours=1)
 """Of an answer that lacks a definition, which may be a passing gap."""
+_WIDER: Final = frozenset({"resourcegroupnotfound", "subscriptionnotfound"})
+"""Codes of the status 404 that say nothing of an image."""
 
 
 @final
@@ -79,9 +81,21 @@ class CommunityGalleries:
                 api_version=COMMUNITY_API_VERSION,
                 action="communityGalleries/images/versions:list",
             )
-        except ArmNotFoundError:
-            return ""  # not published in this region
+        except ArmNotFoundError as error:
+            if not _is_unpublished(error):
+                raise
+            return ""
         return newest_community_version(versions)
+
+
+def _is_unpublished(error: ArmNotFoundError) -> bool:
+    """Whether a gallery, or its image, is not published in the region.
+
+    Codes such as `NotFound` and `GalleryImageNotFound` say so. The same status without one is a proxy's,
+    or about the subscription: images of the status must stay.
+    """
+    code = error.code.lower()
+    return code.endswith("notfound") and code not in _WIDER
 
 
 @final

@@ -97,16 +97,21 @@ class ImageResolver:
             return condition_unmet(
                 IMAGES_READY, KUBERNETES_UPGRADE, f"{field}: {AZURE_ERRORS.stable_text(error)}"
             )
-        if not newest:
-            names = ", ".join(it.name for it in definitions)
-            return _unmet(
-                IMAGES_NOT_FOUND, f"{field}: {self._reader.source_name} have no version of {names}"
-            )
-        is_update, remark = self._is_update(node_class, choice)
         current = node_class.status.images
         known = completed_images(
             newest, current, definitions, is_community=not self._uses_shared_galleries
         )
+        if not newest:
+            names = ", ".join(it.name for it in definitions)
+            # Images that are cleared would come back in their newest versions, outside the window.
+            return condition_unmet(
+                IMAGES_READY,
+                IMAGES_NOT_FOUND,
+                f"{field}: {self._reader.source_name} have no version of {names}",
+                status={"images": _json_images(known)},
+                retry_after=RETRY_INTERVAL,
+            )
+        is_update, remark = self._is_update(node_class, choice)
         images = reconciled_images(current, known, is_update=is_update)
         return condition_met(
             IMAGES_READY,

@@ -99,6 +99,54 @@ def test_definitions_that_are_withdrawn_are_skipped_and_none_is_a_condition(clou
     assert cloud.world.location in message
 
 
+@pytest.mark.parametrize("code", ["", "SubscriptionNotFound", "InvalidResourceType"])
+def test_another_404_than_that_of_an_image_keeps_images_and_the_window(cloud, process_of, code):
+    """Of a proxy, say: images that are cleared come back in their newest version, and nodes drift."""
+    process = process_of()
+    process.set_window(1, 3)
+    found = process.resolve(node_class_of())
+    cloud.galleries.publish_all("209901.01.0")
+    process.restart()
+
+    with cloud.fail(VERSIONS, code=code, status=404, times=None):
+        failed = process.resolve(found)
+    assert short_ids(failed) == short_ids(found)
+    assert said(failed, "ImagesReady")[1] != "ImagesNotFound"
+
+    process.restart()
+    assert short_ids(process.resolve(failed)) == short_ids(found)
+
+
+def test_galleries_that_name_no_version_for_a_while_move_no_image(cloud, process_of):
+    process = process_of()
+    process.set_window(1, 3)
+    found = process.resolve(node_class_of())
+    definitions = [short_id.split()[0] for short_id in short_ids(found)]
+    for name in definitions:
+        cloud.galleries.withdraw(name)
+    process.restart()
+
+    without = process.resolve(found)
+    assert said(without, "ImagesReady")[:2] == ("False", "ImagesNotFound")
+    assert short_ids(without) == short_ids(found)
+
+    for name in definitions:
+        cloud.galleries.publish("AKSUbuntu", name, "209901.01.0")
+    process.restart()
+    after = process.resolve(without)
+    assert said(after, "ImagesReady")[0] == "True"
+    assert short_ids(after) == short_ids(found), "the window is closed"
+
+
+@pytest.mark.parametrize("code", ["NotFound", "ResourceNotFound", "GalleryImageNotFound"])
+def test_an_image_that_a_gallery_does_not_have_is_skipped(cloud, process_of, code):
+    with cloud.fail(VERSIONS, code=code, status=404, times=1):
+        found = process_of().resolve(node_class_of())
+
+    assert said(found, "ImagesReady")[0] == "True"
+    assert len(found.status.images) == 2
+
+
 def test_shared_galleries_have_fips_images(cloud, settings, arm_of):  # cases 59, 62
     source = SharedGalleries(arm_of(settings()), gallery_subscription_id=SIG_SUBSCRIPTION)
     cloud.galleries.publish("AKSUbuntu", "2004fipscontainerd", "202509.1.0")
