@@ -312,10 +312,20 @@ def test_a_token_service_that_does_not_answer_is_no_refusal(cloud):
         get()
     with cloud.fall_silent("tokens:post"), pytest.raises(UncertainCallError, match="no token"):
         get()
-    with (
-        cloud.fail("tokens:post", code="invalid_client", status=401, times=None),
-        pytest.raises(AuthError, match="no token"),
-    ):
-        get()
+    for status in (429, 500, 503):
+        with (
+            cloud.fail("tokens:post", code="temporarily_unavailable", status=status, times=None),
+            pytest.raises(UncertainCallError, match="no token"),
+        ):
+            get()
+    for status in (
+        400,
+        401,
+    ):  # AADSTS700024, of a wrong clock, and AADSTS7000222, of an expired secret
+        with (
+            cloud.fail("tokens:post", code="invalid_client", status=status, times=None),
+            pytest.raises(AuthError, match="no token"),
+        ):
+            get()
     assert get()["id"] == cloud.world.subnet_id
     client.close()

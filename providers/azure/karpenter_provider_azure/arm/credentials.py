@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from azure.core.credentials import AccessToken
-    from azure.core.rest import HttpRequest
+    from azure.core.rest import HttpRequest, HttpResponse
 
     from karpenter_provider_azure.arm.transport import SdkTransport
     from karpenter_provider_azure.cloud_environment import CloudEnvironment
@@ -36,6 +36,8 @@ READ_SECONDS: Final = 20
 _CONNECT_SECONDS: Final = 5
 _RENEWED_SECONDS: Final = 300
 """A token is renewed this long before it expires, as by the SDK."""
+_THROTTLED: Final = 429
+_SERVER_FAULT: Final = 500
 _AUTHORITY_HOST: Final = "AZURE_AUTHORITY_HOST"
 _TOKEN_FILE: Final = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105 - the name of a variable
 
@@ -87,9 +89,9 @@ def find_credential(
 
 @final
 class AuthorityOutages:
-    """Counts requests to the service that gives tokens which it did not answer.
+    """Counts requests to the service that gives tokens which it did not answer, failed at, or throttled.
 
-    A chain of credentials tells of that only in the text of its error.
+    A chain of credentials tells of that only in the text of its error, as of a refusal.
     """
 
     def __init__(self, authority: str) -> None:
@@ -103,18 +105,24 @@ class AuthorityOutages:
         transport = make_transport(
             connect_seconds=_CONNECT_SECONDS, read_seconds=read_seconds, ca_bundle=ca_bundle
         )
-        send: Callable[..., object] = transport.send
+        send: Callable[..., HttpResponse] = transport.send
 
-        def send_and_count(request: HttpRequest, **options: object) -> object:
+        def send_and_count(request: HttpRequest, **options: object) -> HttpResponse:
             try:
-                return send(request, **options)
+                answer = send(request, **options)
             except AzureError:
-                if request.url.startswith(self._authority):
-                    self.count += 1
+                self._note_outage(request)
                 raise
+            if answer.status_code == _THROTTLED or answer.status_code >= _SERVER_FAULT:
+                self._note_outage(request)
+            return answer
 
         vars(transport)["send"] = send_and_count
         return transport
+
+    def _note_outage(self, request: HttpRequest) -> None:
+        if request.url.startswith(self._authority):
+            self.count += 1
 
 
 def _chain(
