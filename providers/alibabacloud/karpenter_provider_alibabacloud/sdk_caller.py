@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -49,6 +50,10 @@ _VPC_HOSTS: Final = {
     "cs": "cs-anony-vpc.{region}.aliyuncs.com",
 }
 _OPTIONS: Final = "_with_options"
+_OUTAGE: Final = re.compile(
+    r'\bhttp_?code[:=] ?(?:429|5\d\d)\b|"Code": ?"Throttling\b', re.IGNORECASE
+)
+"""Texts of the credentials library about answers that give no keys now, and may later."""
 _LAUNCHES: Final = frozenset({"CreateAutoProvisioningGroup", "RunInstances"})
 """Actions that are answered when instances are made, which takes longer than other calls."""
 
@@ -204,7 +209,7 @@ class SdkCaller:
 
         action = f"{self._service}:{action}"
         inner = getattr(error, "inner_exception", error)
-        if isinstance(inner, CredentialException):
+        if isinstance(inner, CredentialException) and not _is_outage(str(inner)):
             return ApiError(NO_CREDENTIALS, str(inner), action=action)
         if not isinstance(error, AlibabaCloudException):
             return ApiError("", f"no answer: {getattr(inner, 'message', inner)}", action=action)
@@ -220,6 +225,11 @@ class SdkCaller:
             None if wait is None else timedelta(milliseconds=wait),
             action=action,
         )
+
+
+def _is_outage(text: str) -> bool:
+    """Whether the service that gives keys failed or throttled: the library tells it in its text alone."""
+    return _OUTAGE.search(text) is not None
 
 
 def _text(value: str | None) -> str:

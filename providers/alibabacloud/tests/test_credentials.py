@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_provider_alibabacloud.credentials import find_credential
+from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of, is_refusal
+from karpenter_provider_alibabacloud.sdk import CloudClients
 
 KEY = {"ALIBABA_CLOUD_ACCESS_KEY_ID": "LTAI5tEXAMPLE", "ALIBABA_CLOUD_ACCESS_KEY_SECRET": "s"}
 TOKEN = {"ALIBABA_CLOUD_SECURITY_TOKEN": "t"}
@@ -81,3 +85,48 @@ def test_a_profile_of_the_command_line_is_used_where_there_is_nothing_else(tmp_p
 
     assert found.provider == "default"
     assert found.client.get_credential().access_key_id == "LTAI5tPROFILE"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "is_refused"),
+    [
+        (503, "ServiceUnavailable", False),
+        (500, "InternalError", False),
+        (429, "", False),
+        (400, "Throttling.User", False),
+        (400, "Throttling", False),
+        (400, "AuthenticationFail.OIDCToken.Expired", True),
+        (403, "AuthenticationFail.NoPermission", True),
+        (404, "EntityNotExist.Role", True),
+    ],
+)
+def test_a_fault_of_the_service_that_gives_keys_is_no_refusal(
+    cloud, role, monkeypatch, status, code, is_refused
+):
+    """NodeClasses would not be ready, and the NodeClaims to launch would be deleted."""
+    from alibabacloud_credentials.provider import oidc
+
+    for name in (*KEY, *TOKEN):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in role.items():
+        monkeypatch.setenv(name, value)
+    body = json.dumps({"RequestId": "R-1", "Code": code, "Message": "m"}).encode()
+    answer = SimpleNamespace(status_code=status, body=body)
+    monkeypatch.setattr(oidc, "TeaCore", SimpleNamespace(do_action=lambda *_: answer))
+    clients = CloudClients(
+        region=cloud.account.region,
+        endpoint_ecs=cloud.endpoint,
+        protocol="http",
+        sleep=lambda _seconds: None,
+    )
+
+    with (
+        clients,
+        pytest.raises(CloudProviderError, match=f"http_code: {status}") as caught,
+        core_errors_of(),
+    ):
+        clients.ecs.call("DescribeInstances", {"RegionId": cloud.account.region})
+
+    assert is_refusal(caught.value) is is_refused
+    assert isinstance(caught.value, AuthError) is is_refused
+    assert not cloud.calls.count("DescribeInstances")
