@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from karpenter_core.errors import ApiError, TooManyRequestsError
+from karpenter_core.errors import ApiError, NotFoundError, TooManyRequestsError
 from karpenter_core.kube.api_errors import is_webhook_denial
 from karpenter_core.kube.pacing import time_limit
 from karpenter_core.kube.repeated_writes import RepeatedWrites
@@ -347,14 +348,8 @@ class ProviderNodeWriter:
 
     async def delete(self, name: str) -> None:
         """Delete a Node; one that is gone already is fine."""
-        try:
+        with suppress(NotFoundError):
             await self._writer.delete(NODES, name)
-        except ApiError as error:
-            if error.status != _NOT_FOUND:
-                raise
-
-
-_NOT_FOUND: Final = 404
 
 
 def _as_node(written: StateObject) -> NodeView:

@@ -17,7 +17,7 @@ from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.fence import AlwaysLeaderFence, LeaseFence
 from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
-from karpenter_core.kube.transport import NO_ANSWER, UNREACHABLE
+from karpenter_core.kube.transport import NO_ANSWER, UNREACHABLE, ApiResponse
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, Codecs
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.sim.apiserver import ApiServer
@@ -314,6 +314,27 @@ def test_providers_write_nodes_through_the_same_writer():
         assert desk.writer.counts["delete", "Node", ""] == 2
 
     run_virtual(scenario())
+
+
+@pytest.mark.parametrize(
+    ("found", "is_gone"),
+    [
+        (refusal(404, 'nodes "a" not found', "NotFound"), True),
+        (ApiResponse(status=404, body=b"404 page not found\n"), False),
+    ],
+    ids=["server", "proxy"],
+)
+def test_a_node_that_a_provider_deletes_may_be_gone_already(found, is_gone):
+    """A proxy does not know."""
+
+    async def script(writer):
+        return await ProviderNodeWriter(writer).delete("a")
+
+    if is_gone:
+        assert write(script, found).result is None
+        return
+    with pytest.raises(ApiError, match="HTTP status 404"):
+        write(script, found)
 
 
 def test_kinds_go_to_their_cluster():
