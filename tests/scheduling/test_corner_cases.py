@@ -430,6 +430,18 @@ def test_a_label_that_one_of_the_terms_wants_is_missed_by_that_term(options):
     assert list(plan.existing) == ["other"]
 
 
+def test_no_pod_is_the_first_of_its_kind_beside_one_planned_for_an_open_zone(options):
+    """The launched node may be in either zone: in zone-a, the second pod could never join it."""
+    zones = Requirements((Requirement.of(ZONE, "In", ("zone-a", "zone-b")),))
+    coming = existing_node("coming", requirements=zones, cpu="2", pods="1")
+    large = pod("large", requests={"cpu": 1500, "pods": 1})
+    near = pod("near", pod_affinity=term(), node_selector={ZONE: "zone-b"})
+    asked = problem([large, near], nodes=[replace(coming, labels={HOSTNAME: "coming"})])
+    plan = planned(asked, options)
+    assert "coming" in plan.existing
+    assert not plan.claims
+
+
 @pytest.mark.parametrize(("labels", "claims"), [({}, 1), ({SIZE: "3"}, 2)])
 def test_a_daemon_that_wants_a_label_to_be_there_takes_no_room_without_it(options, labels, claims):
     """`Exists` and `NotIn` of a label that the NodePool has, or has not."""

@@ -234,6 +234,10 @@ class TopologyCounts:
             signature = nodes.signature.item(column)
             if choices is None:
                 choices = domains_of(group, axis, signature, self._signatures)
+                if not choices and group.kind is TopologyKind.AFFINITY:
+                    possible = self._signatures.possible(axis, signature)
+                    _count_possible(tally, possible, count)
+                    continue
             does, may = self._certainty(group, column, nodes)
             if may and not does:
                 _count_possible(tally, choices, count)
