@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["ConnectionLostError", "RequestFault", "RequestFaults", "matching"]
 
 _REASONS: Final = {
+    401: "Unauthorized",
     403: "Forbidden",
+    404: "NotFound",
     409: "Conflict",
     410: "Expired",
+    413: "RequestEntityTooLarge",
+    422: "Invalid",
     429: "TooManyRequests",
     500: "InternalError",
     503: "ServiceUnavailable",
