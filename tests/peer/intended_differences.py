@@ -5,6 +5,10 @@ from __future__ import annotations
 import copy
 import json
 
+import msgspec
+
+from karpenter_core.kube.wire.raw import RawPodSpec
+from karpenter_core.kube.wire.requests import pod_requests
 from tests.peer.choices import ARCH, CAPACITY_TYPE, LEVEL, RACK, TEAM, ZONE
 from tests.peer.our_plans import faults, plan
 
@@ -67,7 +71,7 @@ def _by_changes(cluster, types, compare, *, is_closed):
             still, plans = compare(closed, types)
             if still and not explanation(closed, types, plans, still, compare, is_closed=True):
                 return ""
-        return "pods are counted on machines whose domain is open"
+        return "pods are counted on nodes whose domain is open"
     return ""
 
 
@@ -101,21 +105,13 @@ def specs_of(cluster):
 
 
 def size_of(spec):
-    """Return what of a pod decides about its place in the queue, as text.
+    """Return what of a pod decides about its place in the queue, as text: its requests.
 
-    What the pod requests as a whole stands for what its containers request of it.
+    Limits stand for requests that are not there, as the API server defaults them.
     """
-    containers = [*spec.get("initContainers", ()), *spec["containers"]]
-    whole = spec.get("resources", {}).get("requests", {})
-    parts = [[_without(c.get("resources", {}), whole), c.get("restartPolicy")] for c in containers]
-    parts = [part for part in parts if part[0]] if whole else parts
-    return json.dumps([parts, spec.get("resources"), spec.get("overhead")], sort_keys=True)
-
-
-def _without(resources, names):
-    """Return the resources of a container without some of the amounts that it requests."""
-    requests = {k: v for k, v in resources.get("requests", {}).items() if k not in names}
-    return {**resources, "requests": requests} if requests else {}
+    raw = msgspec.convert(spec, RawPodSpec)
+    requests = pod_requests(raw, None, pod_level=None, resize_infeasible=False)
+    return json.dumps(requests, sort_keys=True)
 
 
 def _made(pool):
@@ -222,9 +218,31 @@ def _with_one_pod_affinity(cluster):
     return changed
 
 
+def _with_one_spread(cluster):
+    """Leave pods the last one of their spread constraints."""
+    changed = False
+    for spec in specs_of(cluster).values():
+        if len(spec.get("topologySpreadConstraints", ())) > 1:
+            spec["topologySpreadConstraints"] = spec["topologySpreadConstraints"][-1:]
+            changed = True
+    return changed
+
+
+def _without_daemon_ports(cluster):
+    """Remove the ports of DaemonSets."""
+    containers = [
+        container
+        for pod in cluster.get("daemonSetPods", ())
+        for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"])
+    ]
+    return bool([container for container in containers if container.pop("ports", None)])
+
+
 _CHANGES = (
     ("`nodes` limits count within a pass", _without_node_limits),
     ("domains are known whatever taints are before them", _without_taints),
     ("constraints count pods placed before, also after giving up a term", _with_one_term),
     ("pods must meet all terms of a pod affinity", _with_one_pod_affinity),
+    ("ports of daemons are taken before their pods are there", _without_daemon_ports),
+    ("nodes count that have the labels of all spread constraints", _with_one_spread),
 )
