@@ -269,7 +269,21 @@ class InstanceReader:
                 if pages is not None:
                     pages["answered"] += 1
                 for item in items:
-                    yield read_instance(item, uses_reservations=self._uses_reservations)
+                    yield self._read(item)
+
+    def _read(self, item: ApiAnswer) -> DescribedInstance:
+        """Read an instance; without a name it could be kept, and never be ended.
+
+        Raises:
+            CloudProviderError: the answer does not say which instance it is.
+        """
+        instance = read_instance(item, uses_reservations=self._uses_reservations)
+        if not (instance.id and instance.zone):
+            raise CloudProviderError(
+                "ecs:DescribeInstances: the answer has an instance without id or zone "
+                f'(id "{instance.id}", zone "{instance.zone}")'
+            )
+        return instance
 
 
 def _items(value: object) -> Sequence[ApiAnswer]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_provider_alibabacloud.api_answers import object_of, objects_at, text_of, texts_of
-from karpenter_provider_alibabacloud.described_instances import read_instance
+from karpenter_provider_alibabacloud.described_instances import InstanceReader, read_instance
 
 DESCRIBED = {
     "InstanceId": "i-1",
@@ -91,3 +93,15 @@ def test_a_security_group_that_is_no_text_is_refused():
 
     with pytest.raises(CloudProviderError, match="SecurityGroupId in the answer"):
         read_instance({**DESCRIBED, "SecurityGroupIds": groups})
+
+
+@pytest.mark.parametrize("left_out", ["InstanceId", "ZoneId"])
+def test_an_instance_without_id_or_zone_is_no_answer(left_out):
+    """Its provider ID would be none: the instance could not be ended, nor its NodeClaim."""
+    item = {"InstanceId": "i-1", "ZoneId": "cn-beijing-a", left_out: ""}
+    answer = {"Instances": {"Instance": [item]}}
+    ecs = SimpleNamespace(call=lambda *_: answer)
+    clients = SimpleNamespace(ecs=ecs, region="cn-beijing")
+    reader = InstanceReader(clients, cluster_id="test")
+    with pytest.raises(CloudProviderError, match="an instance without id or zone"):
+        reader.of_ids(["i-1"])

@@ -251,10 +251,24 @@ class InstanceReader:
             )
             for page in ending_pages(pages):
                 yield [
-                    read_instance(item, uses_reservations=self._uses_reservations)
+                    self._read(item)
                     for reservation in page["Reservations"]
                     for item in reservation.get("Instances", ())
                 ]
+
+    def _read(self, item: InstanceTypeDef) -> DescribedInstance:
+        """Read an instance; without a name it could be kept, and never be ended.
+
+        Raises:
+            CloudProviderError: the answer does not say which instance it is.
+        """
+        instance = read_instance(item, uses_reservations=self._uses_reservations)
+        if not (instance.id and instance.zone):
+            raise CloudProviderError(
+                "ec2:DescribeInstances: the answer has an instance without id or zone "
+                f'(id "{instance.id}", zone "{instance.zone}")'
+            )
+        return instance
 
 
 def _capacity_type(item: InstanceTypeDef, *, uses_reservations: bool) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from karpenter_core.testing.provider_cluster import ProviderClusterSpec, node_pool_manifest
@@ -55,7 +55,14 @@ def node_class(cloud: SimulatedAws) -> dict[str, Any]:
     }
 
 
+UNNAMED_INSTANCE = [None] * 10
+UNNAMED_INSTANCE[7] = ("half", 26, 34)
+UNNAMED_INSTANCE[9] = ("without", 64, 43)
+"""CreateFleet's answer is cut, and the look-up describes the instance without its ID."""
+
+
 @with_examples(4)
+@example(begin=False, changes=UNNAMED_INSTANCE)
 @given(begin=st.booleans(), changes=CHANGES)
 def test_a_pod_gets_one_instance_despite_failed_answers(
     cloud: SimulatedAws, begin: bool, changes: list[Change | None]

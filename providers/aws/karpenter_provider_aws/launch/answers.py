@@ -114,13 +114,15 @@ def read_answer(answer: CreateFleetResultTypeDef, targets: Sequence[LaunchTarget
     """Read an answer; `targets` are what the call asked for.
 
     Raises:
-        CloudProviderError: it tells of an instance that is none of the targets.
+        CloudProviderError: it tells of an instance that is none of the targets, or has no id.
     """
     known = _TargetIndex(targets)
     launched: list[NewInstance[LaunchTarget]] = []
     for item in answer.get("Instances", ()):
         target = known.find(item.get("LaunchTemplateAndOverrides", {}), item.get("InstanceType"))
         for instance_id in item.get("InstanceIds", ()):
+            if not instance_id:
+                raise CloudProviderError("ec2:CreateFleet: the answer has an instance without id")
             if target is None:
                 raise CloudProviderError(
                     f"ec2:CreateFleet: {instance_id} is a {item.get('InstanceType', 'type')} "

@@ -250,6 +250,14 @@ def test_fleet_errors_are_matched_by_subnet_or_by_zone(place):
     assert answer.failures[0].target is found("m5.xlarge", "b")
 
 
+def test_an_instance_without_id_is_an_error():
+    overrides = {"InstanceType": "m5.xlarge", "SubnetId": "subnet-b"}
+    of = {"LaunchTemplateAndOverrides": {"Overrides": overrides}}
+    item = {**of, "InstanceIds": ["", "i-1"], "InstanceType": "m5.xlarge"}
+    with pytest.raises(CloudProviderError, match="an instance without id"):
+        read_answer({"Instances": [item]}, TARGETS)
+
+
 def test_an_unrequested_instance_is_an_error():
     overrides = {"InstanceType": "x1.32xlarge", "SubnetId": "subnet-a"}
     of = {"LaunchTemplateAndOverrides": {"Overrides": overrides}}
