@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from hypothesis import strategies as st
 
 from karpenter_core.sim.virtual_time import until
-from tests.support.cloud_scenarios import joining, pod_manifest
+from karpenter_core.testing.scenarios import ScenarioDeployment
+from tests.support.cloud_scenarios import joining
 from tests.support.invariants import Invariants
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from karpenter_core.testing.provider_cluster import ProviderCluster
 
 __all__ = ["CHANGES", "Change", "changing", "check_one_instance"]
+
+WORKLOAD: Final = ScenarioDeployment(name="web", replicas=1, cpu="1", memory="256Mi")
 
 Change = tuple[str, int, int]
 """Kind, place and odd value."""
@@ -162,7 +165,9 @@ def check_one_instance(
     changes: list[Change | None],
     begin: bool,
 ) -> None:
-    """Launch for one pod while answers change; one instance is left, and no invariant was broken.
+    """Launch for a Deployment of one pod while answers change.
+
+    One instance is left, and no invariant was broken.
 
     `objects` are the NodeClass and the NodePool. With `begin` the answers change before the NodeClass
     is resolved, else from the pod on.
@@ -177,10 +182,11 @@ def check_one_instance(
                 cluster.apply(*objects)
                 await cluster.until_ready("True")
             with changing(cloud._server, changes) as left:
-                cluster.apply(*objects, pod_manifest("web"))
+                cluster.apply(*objects, WORKLOAD.manifest())
                 await until(lambda: not left, every_seconds=5, within_seconds=600)
             await harness.settle(lambda: bool(harness.pods("Running")), seconds=7200)
-            # Garbage is collected, and what is bought twice would be bought.
+            # Garbage is collected, what is bought twice would be bought, and a node that was described
+            # as drifted is replaced.
             await until(lambda: len(cloud.living()) == 1, every_seconds=5, within_seconds=1800)
             await cluster.advance_minutes(5)
         assert cluster.running.is_alive, "the controller has ended"
