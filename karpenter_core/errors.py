@@ -65,6 +65,7 @@ __all__ = [
     "ThrottledError",
     "TooManyRequestsError",
     "UnevaluatedNodePoolError",
+    "is_webhook_denial",
 ]
 
 
@@ -272,6 +273,14 @@ class ApiError(KarpenterError):
         self.retry_after: Final = retry_after
         self.causes: Final = tuple(causes)
         """Reasons in `details.causes` of the Status."""
+
+
+def is_webhook_denial(message: str) -> bool:
+    """Tell whether an API server's message says that an admission webhook has denied a write.
+
+    The webhook chooses the status code: also 404, 409 or 500, which mean something else otherwise.
+    """
+    return "admission webhook" in message and "denied the request" in message
 
 
 class NotFoundError(ApiError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from karpenter_core.errors import ApiError, ConflictError, InvalidError, NotFoundError
+from karpenter_core.errors import ApiError, ConflictError, InvalidError
 from karpenter_core.kube.api_errors import error_of
 from karpenter_core.kube.resources import LEASES, PODS, ResourceKind
 from karpenter_core.kube.transport import NO_ANSWER, ApiRequest, ApiResponse, Transport
@@ -285,11 +285,7 @@ class KubeApi:
         self._count(response.status, method)
         self._observe(verb, target, self._clock.monotonic() - started)
         if response.status >= _REDIRECT:
-            error = error_of(response, f"{verb} {target}")
-            if isinstance(error, NotFoundError) and not error.reason and method in _CHANGES:
-                # A proxy's page, or the API server's before it serves the kind: not the object's end.
-                raise ApiError(str(error), status=error.status)
-            raise error
+            raise error_of(response, f"{verb} {target}", is_change=method in _CHANGES)
         if (
             response.body.lstrip()[:1] != b"{"
         ):  # a proxy's page; whether anything was done is not known

@@ -14,12 +14,13 @@ from karpenter_core.errors import (
     InvalidError,
     NotFoundError,
     TooManyRequestsError,
+    is_webhook_denial,
 )
 
 if TYPE_CHECKING:
     from karpenter_core.kube.transport import ApiResponse
 
-__all__ = ["error_of", "is_webhook_denial"]
+__all__ = ["error_of"]
 
 _ERRORS: Final[dict[int, type[ApiError]]] = {
     404: NotFoundError,
@@ -56,13 +57,12 @@ class _Status(msgspec.Struct):
 _status_decoder: Final = msgspec.json.Decoder(_Status)
 
 
-def is_webhook_denial(text: str) -> bool:
-    """Tell whether an admission webhook has denied a write, with a status code of its choice."""
-    return "admission webhook" in text and "denied the request" in text
+def error_of(response: ApiResponse, subject: str, *, is_change: bool = False) -> ApiError:
+    """Turn an error response into the typed error; `subject` names the verb and the target.
 
-
-def error_of(response: ApiResponse, subject: str) -> ApiError:
-    """Turn an error response into the typed error; `subject` names the verb and the target."""
+    A 404 without a reason is a proxy's page, or the API server's before it serves the kind: to a request
+    that changes or deletes an object (`is_change`) it is not the object's end.
+    """
     try:
         status = _status_decoder.decode(response.body)
     except (
@@ -74,6 +74,8 @@ def error_of(response: ApiResponse, subject: str) -> ApiError:
     text = status.message or status.reason or f"HTTP status {response.status}"
     error = _ERRORS.get(response.status, ApiError)
     if response.status in _OF_THE_OBJECT and is_webhook_denial(text):
+        error = ApiError
+    if is_change and error is NotFoundError and not status.reason:
         error = ApiError
     return error(
         f"{subject}: {text}",

@@ -10,8 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from karpenter_core.api.notices import Notice
-from karpenter_core.errors import ApiError, TooManyRequestsError
-from karpenter_core.kube.api_errors import is_webhook_denial
+from karpenter_core.errors import ApiError, TooManyRequestsError, is_webhook_denial
 
 if TYPE_CHECKING:
     from karpenter_core.api.notices import ObjectRef
@@ -33,6 +32,12 @@ _WEBHOOK_OUTAGE: Final = "failed calling webhook"
 def is_webhook_outage(error: ApiError) -> bool:
     """Tell whether nothing was written because an admission webhook did not answer."""
     return error.status >= _SERVER_ERROR and _WEBHOOK_OUTAGE in str(error)
+
+
+def is_in_doubt(error: ApiError) -> bool:
+    """Tell whether the write may have been done all the same; not if a webhook has denied it."""
+    is_broken = error.status >= _SERVER_ERROR and not is_webhook_denial(str(error))
+    return error.status == 0 or is_broken
 
 
 def is_refusal(error: Exception) -> TypeGuard[ApiError]:

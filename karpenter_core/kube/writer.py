@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from karpenter_core.errors import ApiError, NotFoundError, TooManyRequestsError
-from karpenter_core.kube.api_errors import is_webhook_denial
 from karpenter_core.kube.pacing import time_limit
+from karpenter_core.kube.refusals import is_in_doubt
 from karpenter_core.kube.repeated_writes import RepeatedWrites
 from karpenter_core.kube.resources import NODES, PODS, ResourceKind
 from karpenter_core.kube.transport import NO_ANSWER, UNREACHABLE
@@ -43,7 +43,6 @@ T = TypeVar("T")
 _ATTEMPTS: Final = 5
 _BASE_DELAY_SECONDS: Final = 0.2
 _MAX_DELAY_SECONDS: Final = 10.0
-_SERVER_ERROR: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,9 +318,7 @@ class KubeWriter:
                 return None  # a pod that waits has a deadline, which the caller knows
             return min(error.retry_after.total_seconds(), _MAX_DELAY_SECONDS)
         never_sent = error.status == 0 and error.reason == UNREACHABLE
-        is_denied = is_webhook_denial(str(error))
-        in_doubt = error.status == 0 or (error.status >= _SERVER_ERROR and not is_denied)
-        if never_sent or (in_doubt and repeatable):
+        if never_sent or (repeatable and is_in_doubt(error)):
             return self._jitter() * _BASE_DELAY_SECONDS * 2**attempt
         return None
 

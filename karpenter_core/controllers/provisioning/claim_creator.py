@@ -16,7 +16,7 @@ import structlog
 
 from karpenter_core.api.notices import Notice
 from karpenter_core.api.quantities import format_resources, parse_resources
-from karpenter_core.controllers.provisioning.creation_outages import CreationOutages, is_in_doubt
+from karpenter_core.controllers.provisioning.creation_outages import CreationOutages
 from karpenter_core.controllers.provisioning.new_claims import (
     DECISION,
     manifest_of,
@@ -31,7 +31,12 @@ from karpenter_core.errors import (
     NotFoundError,
     TooManyRequestsError,
 )
-from karpenter_core.kube.refusals import REFUSED_WINDOW, is_refusal, is_webhook_outage
+from karpenter_core.kube.refusals import (
+    REFUSED_WINDOW,
+    is_in_doubt,
+    is_refusal,
+    is_webhook_outage,
+)
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.nodeclaim.node_claim_builder import created_metric

@@ -8,20 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import TooManyRequestsError
-from karpenter_core.kube.api_errors import is_webhook_denial
+from karpenter_core.kube.refusals import is_in_doubt
 
 if TYPE_CHECKING:
     from karpenter_core.errors import ApiError
 
-__all__ = ["CreationOutages", "is_in_doubt"]
-
-_SERVER_ERROR: Final = 500
-
-
-def is_in_doubt(error: ApiError) -> bool:
-    """Tell whether the object may have been created all the same; not if a webhook has denied it."""
-    is_broken = error.status >= _SERVER_ERROR and not is_webhook_denial(str(error))
-    return error.status == 0 or is_broken
+__all__ = ["CreationOutages"]
 
 
 @final

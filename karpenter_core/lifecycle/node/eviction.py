@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.conditions import TRUE
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON
 from karpenter_core.api.notices import Notice, ObjectRef
+from karpenter_core.errors import is_webhook_denial
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.claim_status import condition_of
 from karpenter_core.lifecycle.node.drain import needs_force
@@ -49,7 +50,6 @@ _TOO_MANY: Final = 429
 _INTERNAL: Final = 500
 _DISRUPTION_BUDGET: Final = "DisruptionBudget"  # policy/v1's cause
 _SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
-_WEBHOOK_DENIAL: Final = ("admission webhook", "denied the request")
 
 
 class EvictionAction(Enum):
@@ -114,7 +114,7 @@ def eviction_verdict(status: int, message: str, causes: Sequence[str]) -> Evicti
     """
     if _OK <= status < 300:  # noqa: PLR2004 - the class of successful answers
         return EvictionVerdict.EVICTED
-    if status != _TOO_MANY and all(part in message for part in _WEBHOOK_DENIAL):
+    if status != _TOO_MANY and is_webhook_denial(message):
         return EvictionVerdict.DENIED
     if status in {_NOT_FOUND, _CONFLICT}:
         return EvictionVerdict.GONE
