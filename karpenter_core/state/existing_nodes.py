@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from karpenter_core.api.labels import HOSTNAME, NODES
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.scheduling.problem import DaemonPod, ExistingNode
-from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.requirements import Requirements, read_expressions
 from karpenter_core.scheduling.resources import element_min, fits, merge, subtract
 from karpenter_core.scheduling.taints import first_untolerated
 from karpenter_core.state.node_pool_usage import is_launched, listed_types
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         PodView,
         Resources,
     )
+    from karpenter_core.scheduling.requirements import Requirement
     from karpenter_core.state.request_predictions import RequestPredictions
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
@@ -391,15 +392,8 @@ def _terms(
         return (((), selector),)
     met: list[tuple[_NodeFields, Requirements]] = []
     for term in shape.required_node_terms:
-        labels = Requirements.all_of(
-            (
-                *selector.values(),
-                *(
-                    Requirement.of(item.key, item.operator, item.values, aliases=aliases)
-                    for item in term.match_expressions
-                ),
-            )
-        )
+        expressions = read_expressions(term.match_expressions, aliases=aliases)
+        labels = Requirements.all_of((*selector.values(), *expressions))
         if labels is not None:
             met.append((term.match_fields, labels))
     return tuple(met)

@@ -32,6 +32,7 @@ __all__ = [
     "counts_on_node",
     "domains_of",
     "known_domains",
+    "open_domains_of",
 ]
 
 
@@ -89,11 +90,11 @@ def count_steps(
                 certain = list(domains_of(group, axis, signature, signatures))
                 zonal[axis][group.row, certain] += count
                 known_by_axis[axis][group.row, certain] |= signature in is_there
-                if group.kind is TopologyKind.AFFINITY and not certain:
+                if possible := open_domains_of(group, axis, signature, signatures):
                     row = possible_counts.setdefault(
                         (axis, group.row), np.zeros(len(axes[axis].names), dtype=np.int64)
                     )
-                    row[list(signatures.possible(axis, signature))] += count
+                    row[list(possible)] += count
     host = {
         index: _host_row(groups.all[index], counts, numbers, signatures)
         for index, counts in tally.host.items()
@@ -214,6 +215,17 @@ def domains_of(
         return signatures.possible(axis, signature)
     domain = signatures.domain(axis, signature)
     return (domain,) if domain >= 0 else ()
+
+
+def open_domains_of(
+    group: TopologyGroup, axis: int, signature: int, signatures: SignatureTable
+) -> tuple[int, ...]:
+    """Return the domains in which pods that affinity asks for may turn out to be.
+
+    Those of a node whose domain is open; none where it is known, as the pods count there.
+    """
+    is_open = group.kind is TopologyKind.AFFINITY and signatures.domain(axis, signature) < 0
+    return signatures.possible(axis, signature) if is_open else ()
 
 
 def counting_groups(groups: TopologyGroups, shape: PodShape) -> tuple[TopologyGroup, ...]:

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from karpenter_core.errors import BadInputError
-from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.requirements import Requirement, Requirements, read_expressions
 from karpenter_core.scheduling.requirements.requirement import ABSENCE_OPERATORS
 from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION
 
@@ -40,7 +40,6 @@ __all__ = [
     "RelaxationStep",
     "node_alternatives",
     "read_relaxation_steps",
-    "read_term",
 ]
 
 MOST_PREFERENCES: Final = 50
@@ -117,20 +116,22 @@ def read_relaxation_steps(
     base = [Requirement.of(k, "In", (v,), aliases=aliases) for k, v in shape.node_selector.items()]
     read: dict[int, list[Requirement]] = {}
     for term in shape.required_node_terms:
-        read[id(term)] = read_term(term, aliases)
+        read[id(term)] = read_expressions(term.match_expressions, aliases=aliases)
     for preferred in shape.preferred_node_terms:
         with suppress(BadInputError):  # a preference that cannot be read is given up at once
-            read[id(preferred.term)] = read_term(preferred.term, aliases)
+            expressions = preferred.term.match_expressions
+            read[id(preferred.term)] = read_expressions(expressions, aliases=aliases)
     steps: list[RelaxationStep] = []
     wished = _all_constraints(shape, read) if respect_preferences else _required_constraints(shape)
     softens = softens_taints and PREFERENCE_TOLERATION not in shape.tolerations
     for wishes in _relaxations(wished, softens=softens):
         term = read[id(wishes.terms[0])] if wishes.terms else []
-        strict = Requirements.all_of((*base, *term))
+        strict = NodeLabels.of((*base, *term))
         if strict is None:
             continue
-        wished_labels = read[id(wishes.nodes[0])] if wishes.nodes else []
-        labels = NodeLabels.of((*base, *term, *wished_labels))
+        labels = strict
+        if wishes.nodes:
+            labels = NodeLabels.of((*base, *term, *read[id(wishes.nodes[0])]))
         if labels is None:
             continue
         tolerations = shape.tolerations
@@ -139,7 +140,7 @@ def read_relaxation_steps(
         steps.append(
             RelaxationStep(
                 labels=labels,
-                strict=strict,
+                strict=strict.requirements,
                 tolerations=tolerations,
                 spreads=wishes.spreads,
                 affinity=(*shape.pod_affinity, *wishes.affinity),
@@ -219,18 +220,6 @@ def _without_first_soft(spreads: Sequence[TopologySpread]) -> tuple[TopologySpre
     place = next(n for n, s in enumerate(remaining) if not s.is_hard)
     remaining[place] = remaining[-1]
     return tuple(remaining[:-1])
-
-
-def read_term(term: NodeSelectorTerm, aliases: Mapping[str, str]) -> list[Requirement]:
-    """Return the requirements of one node selector term.
-
-    Raises:
-        BadInputError: an expression cannot be read.
-    """
-    return [
-        Requirement.of(expression.key, expression.operator, expression.values, aliases=aliases)
-        for expression in term.match_expressions
-    ]
 
 
 def _requires_label(requirement: Requirement) -> bool:

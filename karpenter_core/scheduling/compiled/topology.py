@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import HOSTNAME
 from karpenter_core.errors import BadInputError
-from karpenter_core.scheduling.compiled.relaxation import NodeLabels, read_term
-from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.scheduling.compiled.relaxation import NodeLabels
+from karpenter_core.scheduling.requirements import Requirements, read_expressions
 from karpenter_core.scheduling.selectors import PodSelector
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class TopologyGroups:
         read: list[NodeLabels] = []
         for term in terms:
             try:
-                expressions = read_term(term, self._aliases)
+                expressions = read_expressions(term.match_expressions, aliases=self._aliases)
             except BadInputError:
                 continue
             labels = NodeLabels.of((*selected.values(), *expressions))

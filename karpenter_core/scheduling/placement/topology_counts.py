@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 from msgspec import Struct
 
-from karpenter_core.scheduling.compiled.domain_counts import counts_on_node, domains_of
+from karpenter_core.scheduling.compiled.domain_counts import (
+    counts_on_node,
+    domains_of,
+    open_domains_of,
+)
 from karpenter_core.scheduling.compiled.topology import TopologyKind
 
 if TYPE_CHECKING:
@@ -234,8 +238,7 @@ class TopologyCounts:
             signature = nodes.signature.item(column)
             if choices is None:
                 choices = domains_of(group, axis, signature, self._signatures)
-                if not choices and group.kind is TopologyKind.AFFINITY:
-                    possible = self._signatures.possible(axis, signature)
+                if possible := open_domains_of(group, axis, signature, self._signatures):
                     _count_possible(tally, possible, count)
                     continue
             does, may = self._certainty(group, column, nodes)

@@ -16,6 +16,7 @@ from karpenter_core.scheduling.requirements.requirement_set import (
     Requirements,
     UndefinedLabel,
     is_restricted_label,
+    read_expressions,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "UndefinedLabel",
     "is_restricted_label",
     "parse_integer",
+    "read_expressions",
 ]

@@ -25,6 +25,7 @@ __all__ = [
     "Requirements",
     "UndefinedLabel",
     "is_restricted_label",
+    "read_expressions",
 ]
 
 
@@ -145,15 +146,7 @@ class Requirements:
 
         `value_aliases` are other spellings of values by canonical label.
         """
-        return cls(
-            Requirement.of(
-                expression.key,
-                expression.operator,
-                _canonical_values(expression, aliases, value_aliases),
-                aliases=aliases,
-            )
-            for expression in expressions
-        )
+        return cls(read_expressions(expressions, aliases=aliases, value_aliases=value_aliases))
 
     @classmethod
     def all_of(cls, requirements: Iterable[Requirement]) -> Requirements | None:
@@ -314,6 +307,28 @@ class Requirements:
             replace(r, min_values=counts[key] or None) if key in counts else r
             for key, r in self._by_key.items()
         )
+
+
+def read_expressions(
+    expressions: Iterable[MatchExpression],
+    *,
+    aliases: Mapping[str, str] = ALIASES,
+    value_aliases: Mapping[str, Mapping[str, str]] = _NO_ALIASES,
+) -> list[Requirement]:
+    """Read match expressions, each on its own; `value_aliases` as for `Requirements.from_expressions`.
+
+    Raises:
+        BadInputError: an expression cannot be read.
+    """
+    return [
+        Requirement.of(
+            expression.key,
+            expression.operator,
+            _canonical_values(expression, aliases, value_aliases),
+            aliases=aliases,
+        )
+        for expression in expressions
+    ]
 
 
 def _canonical_values(

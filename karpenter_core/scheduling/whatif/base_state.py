@@ -18,6 +18,7 @@ from karpenter_core.scheduling.compiled.domain_counts import (
     counts_on_node,
     domains_of,
     known_domains,
+    open_domains_of,
 )
 from karpenter_core.scheduling.compiled.pod_classes import pod_order
 from karpenter_core.scheduling.compiled.signatures import NO_MATCH, DomainPin
@@ -365,14 +366,10 @@ class BaseState:
 
     def possible_cells_of(self, group: TopologyGroup, signature: int) -> tuple[int, ...]:
         """Return the cells in which pods that affinity asks for may turn out to be."""
-        if (
-            group.kind is not TopologyKind.AFFINITY
-            or group.is_host
-            or self.cells_of(group, signature)
-        ):
+        if group.is_host:
             return ()
         axis = self._axes[group.key]
-        domains = self.compiled.signatures.possible(axis, signature)
+        domains = open_domains_of(group, axis, signature, self.compiled.signatures)
         return tuple(self.cell(axis, group, domain) for domain in domains)
 
     def domains_known_by(self, place: BaseNode) -> tuple[int, ...]:
