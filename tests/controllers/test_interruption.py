@@ -283,6 +283,18 @@ def test_a_recommendation_is_noted_unless_it_is_to_be_acted_on(tmp_path, monkeyp
     assert stays == [True, False]
 
 
+def reclaim(name, scene):
+    """Return the message that takes an instance in two minutes."""
+    now = scene.cluster.clock.now()
+    return Interruption(
+        id=name,
+        kind=InterruptionKind.SPOT_RECLAIM,
+        provider_id=f"kwok://{name}",
+        deadline=now + timedelta(minutes=2),
+        announced_at=now,
+    )
+
+
 def test_one_failed_message_delays_no_other(tmp_path, monkeypatch):
     """It stays with the provider and is handled when the API server takes the write."""
     queue, acknowledged = announcing(monkeypatch)
@@ -290,15 +302,8 @@ def test_one_failed_message_delays_no_other(tmp_path, monkeypatch):
 
     async def scenario(scene):
         running, (first, second) = await grown(scene, replicas=2)
-        now = scene.cluster.clock.now()
         for name in (first, second):
-            queue[name] = Interruption(
-                id=name,
-                kind=InterruptionKind.SPOT_RECLAIM,
-                provider_id=f"kwok://{name}",
-                deadline=now + timedelta(minutes=2),
-                announced_at=now,
-            )
+            queue[name] = reclaim(name, scene)
         kube_writer = type(running.process.kube_writer)
         patch = kube_writer.patch
 
@@ -327,20 +332,10 @@ def test_a_nodeclaim_that_may_not_be_deleted_delays_no_later_message(tmp_path, m
     async def scenario(scene):
         _, (first, second) = await grown(scene, replicas=2)
 
-        def announce(name):
-            now = scene.cluster.clock.now()
-            queue[name] = Interruption(
-                id=name,
-                kind=InterruptionKind.SPOT_RECLAIM,
-                provider_id=f"kwok://{name}",
-                deadline=now + timedelta(minutes=2),
-                announced_at=now,
-            )
-
         protected = matching("DELETE", f"/nodeclaims/{first}")
         fault = RequestFault(matches=protected, status=403, times=None)
         scene.cluster.frontend.faults.add(fault)
-        announce(first)
+        queue[first] = reclaim(first, scene)
         await scene.cluster.clock.sleep(300)
         assert acknowledged == []
         assert scene.cluster.frontend.faults.hits <= 120
@@ -348,7 +343,7 @@ def test_a_nodeclaim_that_may_not_be_deleted_delays_no_later_message(tmp_path, m
         assert event["involvedObject"]["name"] == first
         assert not scene.events("PassFailing")
 
-        announce(second)
+        queue[second] = reclaim(second, scene)
         await scene.settle(lambda: second in acknowledged, seconds=12)
         scene.cluster.frontend.faults.remove(fault)
         await scene.settle(lambda: first in acknowledged, seconds=12)

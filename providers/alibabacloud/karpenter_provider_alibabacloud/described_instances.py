@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.instances.described import DescribedInstances
+from karpenter_core.provider.kit.instances.described import (
+    DescribedInstances,
+    require_id_and_zone,
+)
 from karpenter_core.provider.kit.instances.foreign_launches import ForeignMarks
 from karpenter_provider_alibabacloud.api_answers import object_of, text_of, texts_of
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
@@ -269,21 +272,10 @@ class InstanceReader:
                 if pages is not None:
                     pages["answered"] += 1
                 for item in items:
-                    yield self._read(item)
-
-    def _read(self, item: ApiAnswer) -> DescribedInstance:
-        """Read an instance; without a name it could be kept, and never be ended.
-
-        Raises:
-            CloudProviderError: the answer does not say which instance it is.
-        """
-        instance = read_instance(item, uses_reservations=self._uses_reservations)
-        if not (instance.id and instance.zone):
-            raise CloudProviderError(
-                "ecs:DescribeInstances: the answer has an instance without id or zone "
-                f'(id "{instance.id}", zone "{instance.zone}")'
-            )
-        return instance
+                    yield require_id_and_zone(
+                        read_instance(item, uses_reservations=self._uses_reservations),
+                        action="ecs:DescribeInstances",
+                    )
 
 
 def _items(value: object) -> Sequence[ApiAnswer]:

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.instances.described import DescribedInstances
+from karpenter_core.provider.kit.instances.described import (
+    DescribedInstances,
+    require_id_and_zone,
+)
 from karpenter_core.provider.kit.instances.foreign_launches import ForeignMarks
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.instance_tags import (
@@ -251,24 +254,13 @@ class InstanceReader:
             )
             for page in ending_pages(pages):
                 yield [
-                    self._read(item)
+                    require_id_and_zone(
+                        read_instance(item, uses_reservations=self._uses_reservations),
+                        action="ec2:DescribeInstances",
+                    )
                     for reservation in page["Reservations"]
                     for item in reservation.get("Instances", ())
                 ]
-
-    def _read(self, item: InstanceTypeDef) -> DescribedInstance:
-        """Read an instance; without a name it could be kept, and never be ended.
-
-        Raises:
-            CloudProviderError: the answer does not say which instance it is.
-        """
-        instance = read_instance(item, uses_reservations=self._uses_reservations)
-        if not (instance.id and instance.zone):
-            raise CloudProviderError(
-                "ec2:DescribeInstances: the answer has an instance without id or zone "
-                f'(id "{instance.id}", zone "{instance.zone}")'
-            )
-        return instance
 
 
 def _capacity_type(item: InstanceTypeDef, *, uses_reservations: bool) -> str:

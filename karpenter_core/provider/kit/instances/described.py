@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.launch.cloud import DescribedInstance
 from karpenter_core.provider.kit.launch.instance_claims import TaggedInstance
 
@@ -20,6 +21,7 @@ __all__ = [
     "ManagedInstance",
     "OwnerReader",
     "TaggedManagedInstance",
+    "require_id_and_zone",
 ]
 
 
@@ -78,6 +80,20 @@ class DescribedInstances(Generic[Described]):
     The delay of new instances is no reason to set it: `shown_within` of `ClusterInstances` says it, and the
     launches of this process are remembered.
     """
+
+
+def require_id_and_zone(instance: Described, *, action: str) -> Described:
+    """Return an instance of an answer; without its name it could be kept, and never be ended.
+
+    Raises:
+        CloudProviderError: the answer does not say which instance it is; names the `action`.
+    """
+    if not (instance.id and instance.zone):
+        raise CloudProviderError(
+            f"{action}: the answer has an instance without id or zone "
+            f'(id "{instance.id}", zone "{instance.zone}")'
+        )
+    return instance
 
 
 class InstanceReader(Protocol[Described]):
