@@ -8,9 +8,15 @@ from threading import Event
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
+from karpenter_core.provider.kit.cached_response import (
+    CachedResponse,
+    Fetched,
+    decode_as,
+    fetched_items,
+)
 from karpenter_core.provider.kit.disk_cache import DiskCache
 
 if TYPE_CHECKING:
@@ -44,12 +50,13 @@ class Cloud:
         self.known: list[list[str] | None] = []
         """Last answer at each call."""
         self.is_down = False
+        self.problem = ""
 
-    def fetch(self, known: list[str] | None) -> list[str]:
+    def fetch(self, known: list[str] | None) -> Fetched[list[str]]:
         self.known.append(known)
         if self.is_down:
             raise CloudProviderError("the cloud is down")
-        return list(self.names)
+        return Fetched(list(self.names), self.problem)
 
 
 def _names(value: object) -> list[str] | None:
@@ -57,7 +64,7 @@ def _names(value: object) -> list[str] | None:
 
 
 def kept(
-    fetch: Callable[[list[str] | None], list[str]],
+    fetch: Callable[[list[str] | None], Fetched[list[str]]],
     folder: Path,
     clock: Clock | SetClock | None = None,
 ) -> CachedResponse[list[str]]:
@@ -174,14 +181,98 @@ def test_a_failed_refresh_keeps_the_last_answer(tmp_path: Path):
     assert answer.current()[0] is known
 
 
+def test_a_value_with_an_unreadable_item_is_used_and_read_again_soon(tmp_path: Path):
+    cloud = Cloud("a")
+    cloud.problem = "cloud:List: items cannot be read: b: cores is -1"
+    answer = kept(cloud.fetch, tmp_path)
+
+    assert answer.current() == (["a"], 1)
+    with pytest.raises(CloudProviderError, match="b: cores is -1"):
+        answer.refresh(unless_within=HOUR)
+    cloud.names, cloud.problem = ["a", "b"], ""
+    assert answer.refresh(unless_within=HOUR)
+    assert answer.current() == (["a", "b"], 2)
+    assert not answer.refresh(unless_within=HOUR)
+    assert len(cloud.known) == 3
+
+
+def test_an_item_that_stays_unreadable_is_taken_as_it_is(tmp_path: Path):
+    cloud = Cloud("a")
+    cloud.problem = "b: cores is -1"
+    answer = kept(cloud.fetch, tmp_path)
+    failures = 0
+
+    with capture_logs() as logs:
+        for _ in range(20):
+            try:
+                answer.refresh(unless_within=HOUR)
+            except CloudProviderError:
+                failures += 1
+
+    assert (failures, len(cloud.known)) == (7, 8)
+    assert [entry["problem"] for entry in logs] == ["b: cores is -1"]
+
+
+def test_another_problem_is_doubted_anew(tmp_path: Path):
+    cloud, clock = Cloud("a"), SetClock()
+    cloud.problem = "b: cores is -1"
+    answer = kept(cloud.fetch, tmp_path, clock)
+    for _ in range(7):
+        with pytest.raises(CloudProviderError):
+            answer.refresh(unless_within=HOUR)
+    answer.refresh(unless_within=HOUR)
+    clock.at += HOUR
+    cloud.problem = "c: cores is -1"
+
+    with pytest.raises(CloudProviderError, match="c: cores"):
+        answer.refresh(unless_within=HOUR)
+
+
+def test_known_facts_of_unreadable_items_stay():
+    last = {"a": 1, "b": 2, "gone": 3}
+
+    assert fetched_items("cloud:List", {"a": 4}, unreadable={}, last=last) == ({"a": 4}, "")
+    value, problem = fetched_items(
+        "cloud:List",
+        {"a": 4},
+        unreadable={"b": "b: cores is -1", "new": "new: cores is -2"},
+        last=last,
+    )
+    assert value == {"a": 4, "b": 2}
+    assert problem == "cloud:List: items cannot be read: b: cores is -1; new: cores is -2"
+
+
+def test_an_item_without_a_name_may_be_any_known_one():
+    last = {"b": 2, "a": 1}
+    unreadable = {"": 'an item is named ""'}
+
+    assert fetched_items(
+        "cloud:List", {"a": 4, "c": 5}, unreadable=unreadable, last=last
+    ).value == {
+        "a": 4,
+        "b": 2,
+        "c": 5,
+    }
+    assert fetched_items("cloud:List", {"a": 4}, unreadable=unreadable, last=None).value == {"a": 4}
+
+
+def test_a_problem_names_three_items_and_counts_the_others():
+    unreadable = {name: f"{name}: cores is -1" for name in "edcba"}
+
+    problem = fetched_items(
+        "cloud:List", dict[str, int](), unreadable=unreadable, last=None
+    ).problem
+    assert problem.endswith("a: cores is -1; b: cores is -1; c: cores is -1; and 2 more")
+
+
 def test_callers_during_a_fetch_share_its_answer(tmp_path: Path):
     started, go, calls = Event(), Event(), list[int]()
 
-    def slow(_: list[str] | None) -> list[str]:
+    def slow(_: list[str] | None) -> Fetched[list[str]]:
         calls.append(1)
         started.set()
         assert go.wait(10)
-        return ["a"]
+        return Fetched(["a"])
 
     answer = kept(slow, tmp_path)
     with ThreadPoolExecutor(4) as pool:

@@ -11,19 +11,62 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, final
 
 import msgspec
+import structlog
 
 from karpenter_core.errors import CloudProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
+
+    from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.kit.disk_cache import DiskCache
 
-__all__ = ["CachedResponse", "decode_as"]
+__all__ = ["CachedResponse", "Fetched", "decode_as", "fetched_items"]
+
+_DOUBTED_READINGS: Final = 8
+"""Readings in a row with the same problem until it is taken for a property of the cloud."""
+_NAMED_ITEMS: Final = 3
+"""Unreadable items that a message names."""
 
 T = TypeVar("T")
+
+
+class Fetched(NamedTuple, Generic[T]):
+    """A value as it was fetched."""
+
+    value: T
+    """Without the items that cannot be read, or with what was known of them before."""
+    problem: str = ""
+    """Names the call, each unreadable item and its field; empty if all items were read."""
+
+
+def fetched_items(
+    call: str,
+    items: Mapping[str, T],
+    *,
+    unreadable: Mapping[str, str],
+    last: Mapping[str, T] | None,
+) -> Fetched[Mapping[str, T]]:
+    """Return the items by name, sorted, with what was known of those that cannot be read.
+
+    `unreadable` has a reason for each name; an item without a readable name is "". It may be any item, so
+    all known ones that were not read stay.
+    """
+    known = last or {}
+    stays = (
+        known if "" in unreadable else {name: known[name] for name in unreadable if name in known}
+    )
+    together = {**stays, **items}
+    value = {name: together[name] for name in sorted(together)}
+    if not unreadable:
+        return Fetched(value)
+    reasons = [unreadable[name] for name in sorted(unreadable)]
+    more = len(reasons) - _NAMED_ITEMS
+    text = "; ".join(reasons[:_NAMED_ITEMS]) + (f"; and {more} more" if more > 0 else "")
+    return Fetched(value, f"{call}: items cannot be read: {text}")
 
 
 def decode_as(kind: type[T], *, is_usable: Callable[[T], object]) -> Callable[[object], T | None]:
@@ -52,6 +95,10 @@ class CachedResponse(Generic[T]):
 
     `fetch` gets the previous value, None at first, and raises CloudProviderError. `encode` converts a
     value to JSON; `decode` (`decode_as`) converts it back and returns None for invalid data.
+
+    A value with a problem is used, and `refresh` raises until the problem has gone, so that its task
+    runs again soon: one damaged item must not be missing until the next period. After eight readings
+    with the same problem, the cloud describes the item in this way, and the value counts as read.
     """
 
     def __init__(
@@ -59,7 +106,7 @@ class CachedResponse(Generic[T]):
         clock: Clock,
         disk: DiskCache,
         *,
-        fetch: Callable[[T | None], T],
+        fetch: Callable[[T | None], Fetched[T]],
         encode: Callable[[T], object] = msgspec.to_builtins,
         decode: Callable[[object], T | None],
         life: timedelta,
@@ -79,6 +126,9 @@ class CachedResponse(Generic[T]):
         self._lock: Final = Lock()
         self._cached: _CachedValue[T] | None = None
         self._open: Future[_CachedValue[T]] | None = None
+        self._problem = ""
+        self._readings_with_problem = 0
+        self._log: FilteringBoundLogger = structlog.get_logger("cache")
 
     def current(self) -> tuple[T, int]:
         """Return the value, and a number that grows when the value changes.
@@ -100,16 +150,25 @@ class CachedResponse(Generic[T]):
         """Fetch again, unless the last fetch was recent; return True if the value has changed.
 
         Raises:
-            CloudProviderError: the cloud refused or did not answer; the old value is kept.
+            CloudProviderError: the cloud refused or did not answer, and the old value is kept; or an
+                item of the new value cannot be read.
         """
         before = self._cached or self._from_disk(self._fresh)
         fetched = None if before is None else before.fetched_at
         if (
-            fetched is not None
+            not self._is_doubted
+            and fetched is not None
             and self._clock.monotonic() - fetched < unless_within.total_seconds()
         ):
             return False
-        return self._fetch_once().revision != (0 if before is None else before.revision)
+        has_changed = self._fetch_once().revision != (0 if before is None else before.revision)
+        if self._is_doubted:
+            raise CloudProviderError(self._problem)
+        return has_changed
+
+    @property
+    def _is_doubted(self) -> bool:
+        return 0 < self._readings_with_problem < _DOUBTED_READINGS
 
     def _fetch_once(self, *, is_needed: Callable[[], bool] = lambda: True) -> _CachedValue[T]:
         """Fetch, or wait for the fetch of another thread.
@@ -124,7 +183,9 @@ class CachedResponse(Generic[T]):
         if not is_mine:
             return answer.result()
         try:
-            held = self._keep(self._fetch(self._last_value()))
+            fetched = self._fetch(self._last_value())
+            held = self._keep(fetched.value)
+            self._note(fetched.problem)
         except BaseException as error:
             self._close()
             answer.set_exception(error)
@@ -132,6 +193,17 @@ class CachedResponse(Generic[T]):
         self._close()
         answer.set_result(held)
         return held
+
+    def _note(self, problem: str) -> None:
+        """Count the readings with this problem; only the thread that fetched calls it."""
+        is_same = problem == self._problem
+        self._problem = problem
+        if not problem:
+            self._readings_with_problem = 0
+            return
+        self._readings_with_problem = self._readings_with_problem + 1 if is_same else 1
+        if self._readings_with_problem == _DOUBTED_READINGS:
+            self._log.warning("a part of an answer stays unreadable", problem=problem)
 
     def _last_value(self) -> T | None:
         if self._cached is not None:

@@ -108,7 +108,7 @@ def test_the_smallest_types_are_types():
     def listed(*items):
         answer = {"InstanceTypes": {"InstanceType": list(items)}}
         clients = AnsweringClients(REGION, DescribeInstanceTypes=lambda _parameters: answer)
-        return list(fetch_region_types(clients))
+        return list(fetch_region_types(clients).value)
 
     small = item("ecs.g7.tiny", CpuCoreCount=1, MemorySize=1 / 1024)
     none = [item("ecs.a.a", CpuCoreCount=0), item("ecs.b.b", MemorySize=0)]

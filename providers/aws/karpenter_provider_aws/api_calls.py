@@ -234,7 +234,7 @@ class ApiCalls:
         def send() -> Answer:
             started, status = self._monotonic(), _NO_STATUS
             try:
-                answer = attempt(operation, request)
+                answer = _readable(attempt, operation, request)
                 status = _status(answer)
                 _check_answer(answer, action, model)
             except Exception as error:
@@ -264,6 +264,23 @@ class ApiCalls:
             if self._observe is not None and statuses:
                 seconds, retries = self._monotonic() - began, len(statuses) - 1
                 self._observe.note_call(name, operation, statuses[-1], seconds, retries=retries)
+
+
+def _readable(attempt: Attempt, operation: str, request: Mapping[str, object]) -> Answer:
+    """Make an attempt; botocore raises errors of its parts for numbers, times and depths it cannot read.
+
+    Raises:
+        botocore.parsers.ResponseParserError: for an answer that cannot be read.
+    """
+    from botocore.exceptions import BotoCoreError
+    from botocore.parsers import ResponseParserError
+
+    try:
+        return attempt(operation, request)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, BotoCoreError):
+            raise
+        raise ResponseParserError(f"the answer of {operation} cannot be read: {error}") from error
 
 
 def _check_answer(answer: Answer, action: str, model: OperationModel) -> None:

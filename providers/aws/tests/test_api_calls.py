@@ -172,6 +172,23 @@ def test_a_page_that_no_service_has_sent_is_no_answer(aws, clients):
     assert aws.calls.count("DescribeSubnets") == 2 + 3
 
 
+@pytest.mark.parametrize("number", ["", "many", "9" * 5_000])
+def test_a_number_that_cannot_be_read_is_no_answer(aws, clients, number):
+    """botocore raises a ValueError, which is no failure of a call that anybody expects."""
+    listed = (
+        "<subnetSet><item><availableIpAddressCount>%s</availableIpAddressCount></item></subnetSet>"
+    )
+    body = f"<DescribeSubnetsResponse>{listed % number}</DescribeSubnetsResponse>".encode()
+    with answering(aws, "DescribeSubnets", body, times=1):
+        assert clients.ec2.describe_subnets()["Subnets"]
+    with (
+        answering(aws, "DescribeSubnets", body),
+        pytest.raises(CloudProviderError, match="the answer of DescribeSubnets cannot be read"),
+        core_errors_of("ec2:DescribeSubnets"),
+    ):
+        clients.ec2.describe_subnets()
+
+
 @pytest.mark.parametrize(
     ("service", "operation", "request_of"),
     [("ssm", "get_parameter", {"Name": "/a"}), ("eks", "describe_cluster", {"name": "a"})],

@@ -1,20 +1,26 @@
 """Facts of instance types, read from DescribeInstanceTypes.
 
-The facts kept fit into a file that a new process reads at once, so items are read leniently: a
-field that is missing is zero or empty, never an error.
+The facts kept fit into a file that a new process reads at once. A field that is missing is zero or empty,
+unless every type has it; a value that cannot be is an error, for nodes would be planned with it.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.api_answers import ApiAnswer
 
-__all__ = ["InstanceTypeInfo", "InstanceTypeName", "list_at", "read_instance_type", "read_name"]
+__all__ = [
+    "InstanceTypeInfo",
+    "InstanceTypeName",
+    "list_at",
+    "read_instance_type",
+    "read_name",
+    "type_name",
+]
 
 ARCHITECTURES: Final = {"X86": "amd64", "ARM": "arm64"}
 """`CpuArchitecture` to the word that Kubernetes has for it."""
@@ -23,6 +29,9 @@ _GENERATION: Final = re.compile(r"ecs\.([a-z]+)(?:-[0-9]+tb)?([0-9]+)")
 """Category and generation: `ecs.g7.xlarge`, `ecs.ebmg7.32xlarge`; `ecs.e-c1m2.large` has neither."""
 _PARTS: Final = 3
 """`ecs`, family, size."""
+_PREFIX: Final = "ecs."
+_LARGEST_NUMBER: Final = 2**31
+"""More than any field has: bandwidth in kbit/s is the largest."""
 _BARE_METAL: Final = ("ecs.ebm", "ecs.scc")
 """Prefixes of families without a hypervisor."""
 
@@ -38,7 +47,7 @@ class InstanceTypeInfo:
     family_level: str = ""
     """`EntryLevel`, `EnterpriseLevel` or `CreditEntryLevel`."""
     architecture: str = ""
-    """`amd64` or `arm64`; empty when ECS names another, or none."""
+    """`amd64` or `arm64`."""
     processor_model: str = ""
     """As written: `Intel(R) Xeon(R) Platinum 8369B`."""
     cpu_cores: int = 0
@@ -104,19 +113,40 @@ def read_name(name: str, *, family: str) -> InstanceTypeName:
     )
 
 
+def type_name(item: ApiAnswer) -> str:
+    """Return the name of a described type; empty if it is none."""
+    name = item.get("InstanceTypeId")
+    return name if isinstance(name, str) and name.startswith(_PREFIX) else ""
+
+
 def read_instance_type(item: ApiAnswer) -> InstanceTypeInfo:
-    """Read one item of DescribeInstanceTypes."""
+    """Read one item of DescribeInstanceTypes.
+
+    Raises:
+        ValueError: the name, or a field that every type has, is missing, or a value cannot be; names
+            the type, the field and the value.
+    """
+    name = type_name(item)
+    if not name:
+        raise ValueError(f'an instance type is named "{item.get("InstanceTypeId")}"'[:200])
+    try:
+        return _read(name, item)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _read(name: str, item: ApiAnswer) -> InstanceTypeInfo:
     rates = [_whole(item, f"InstanceBandwidth{way}") for way in ("Rx", "Tx")]
     return InstanceTypeInfo(
-        name=_text(item, "InstanceTypeId"),
+        name=name,
         family=_text(item, "InstanceTypeFamily"),
         family_level=_text(item, "InstanceFamilyLevel"),
-        architecture=ARCHITECTURES.get(_text(item, "CpuArchitecture").upper(), ""),
+        architecture=_architecture(item),
         processor_model=_text(item, "PhysicalProcessorModel"),
-        cpu_cores=_whole(item, "CpuCoreCount"),
-        memory_mib=round(_number(item, "MemorySize") * 1024),
-        enis=_whole(item, "EniQuantity"),
-        ips_per_eni=_whole(item, "EniPrivateIpAddressQuantity"),
+        cpu_cores=_whole(item, "CpuCoreCount", least=1),
+        memory_mib=_memory_mib(item),
+        enis=_whole(item, "EniQuantity", least=1),
+        ips_per_eni=_whole(item, "EniPrivateIpAddressQuantity", least=1),
         gpus=_whole(item, "GPUAmount"),
         gpu_spec=_text(item, "GPUSpec").strip(),
         gpu_memory_gib=_number(item, "GPUMemorySize"),
@@ -144,13 +174,44 @@ def _text(item: ApiAnswer, field: str) -> str:
     return "" if value is None else str(value)
 
 
+def _architecture(item: ApiAnswer) -> str:
+    text = _text(item, "CpuArchitecture")
+    architecture = ARCHITECTURES.get(text.upper())
+    if architecture is None:
+        raise _unreadable("CpuArchitecture", text)
+    return architecture
+
+
+def _memory_mib(item: ApiAnswer) -> int:
+    mib = round(_number(item, "MemorySize") * 1024)
+    if mib <= 0:
+        raise _unreadable("MemorySize", item.get("MemorySize"))
+    return mib
+
+
 def _number(item: ApiAnswer, field: str) -> float:
-    try:
-        value = float(item.get(field) or 0)
-    except (TypeError, ValueError):
+    """Return a number or a text of one; 0 if it is missing."""
+    value = item.get(field)
+    if value is None or value == "":
         return 0.0
-    return value if isfinite(value) else 0.0
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise _unreadable(field, value)
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        raise _unreadable(field, value) from None
+    if not 0 <= number < _LARGEST_NUMBER:
+        raise _unreadable(field, value)
+    return number
 
 
-def _whole(item: ApiAnswer, field: str) -> int:
-    return int(_number(item, field))
+def _whole(item: ApiAnswer, field: str, *, least: int = 0) -> int:
+    number = int(_number(item, field))
+    if number < least:
+        raise _unreadable(field, item.get(field))
+    return number
+
+
+def _unreadable(field: str, value: object) -> ValueError:
+    text = f"{value}"
+    return ValueError(f'{field} is "{text[:40]}"')

@@ -10,21 +10,23 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-import structlog
-
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
+from karpenter_core.provider.kit.cached_response import (
+    CachedResponse,
+    Fetched,
+    decode_as,
+    fetched_items,
+)
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_alibabacloud.catalogue.instance_type_info import (
     InstanceTypeInfo,
     read_instance_type,
+    type_name,
 )
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.clock import Clock
     from karpenter_provider_alibabacloud.sdk import CloudClients
@@ -41,12 +43,11 @@ REFRESH_PERIOD: Final = timedelta(hours=12)
 DISK_LIFE: Final = timedelta(days=30)
 """Largest age of facts that a start uses instead of waiting for ECS: types are added, and none changes."""
 
+_CALL: Final = "ecs:DescribeInstanceTypes"
 _SPREAD: Final = 0.1
 _DISK_VERSION: Final = "1"
 _PAGE: Final = 100
 """The documentation says 1600; accounts are held to a hundred."""
-
-_log: Final[FilteringBoundLogger] = structlog.get_logger(__name__)
 
 TypesByName: TypeAlias = Mapping[str, InstanceTypeInfo]
 """Facts by name of the type, sorted."""
@@ -61,8 +62,10 @@ def refresh_period(draw: float) -> timedelta:
     return REFRESH_PERIOD * (1 + _SPREAD * (2 * draw - 1))
 
 
-def fetch_region_types(clients: CloudClients) -> dict[str, InstanceTypeInfo]:
-    """Ask ECS for all types; the ones without cores, memory or a name are left out.
+def fetch_region_types(
+    clients: CloudClients, last: TypesByName | None = None
+) -> Fetched[TypesByName]:
+    """Ask ECS for all types; of one that cannot be read, what `last` has stays.
 
     Raises:
         CloudProviderError: it refused, did not answer, or knows no types.
@@ -71,13 +74,21 @@ def fetch_region_types(clients: CloudClients) -> dict[str, InstanceTypeInfo]:
         items = clients.ecs.pages(
             "DescribeInstanceTypes", {"MaxResults": _PAGE}, items="InstanceTypes.InstanceType"
         )
-        infos = [read_instance_type(item) for item in items]
-    info = {it.name: it for it in infos if it.name and it.cpu_cores > 0 and it.memory_mib > 0}
-    if not info:
+        types: dict[str, InstanceTypeInfo] = {}
+        unreadable: dict[str, str] = {}
+        for item in items:
+            try:
+                info = read_instance_type(item)
+            except ValueError as error:
+                unreadable[type_name(item)] = str(error)
+            else:
+                types[info.name] = info
+    fetched = fetched_items(_CALL, types, unreadable=unreadable, last=last)
+    if not fetched.value:
         raise CloudProviderError(
-            f"ecs:DescribeInstanceTypes: no instance types found in region {clients.region}"
+            fetched.problem or f"{_CALL}: no instance types found in region {clients.region}"
         )
-    return dict(sorted(info.items()))
+    return fetched
 
 
 @final
@@ -85,12 +96,10 @@ class RegionTypeReader:
     """The types as last read; callable from any thread."""
 
     def __init__(self, clients: CloudClients, clock: Clock, cache_folder: Path) -> None:
-        self._clients: Final = clients
-        self._reported: Final[set[str]] = set()
         self._answer: Final = CachedResponse[TypesByName](
             clock,
             DiskCache(cache_folder, f"alibabacloud-types-{clients.region}", version=_DISK_VERSION),
-            fetch=lambda _: self._fetch(),
+            fetch=lambda last: fetch_region_types(clients, last),
             decode=decode_as(dict[str, InstanceTypeInfo], is_usable=bool),
             life=DISK_LIFE,
         )
@@ -109,16 +118,7 @@ class RegionTypeReader:
         With `at_once` it is asked in any case: launches say that what is known is wrong.
 
         Raises:
-            CloudProviderError: it refused or did not answer; what was known stays.
+            CloudProviderError: it refused or did not answer, and what was known stays; or a type cannot
+                be read.
         """
         return self._answer.refresh(unless_within=timedelta() if at_once else REFRESH_PERIOD / 2)
-
-    def _fetch(self) -> TypesByName:
-        """Leave out types of architectures that Kubernetes has no word for, and say so once."""
-        types = fetch_region_types(self._clients)
-        strange = sorted(name for name, it in types.items() if not it.architecture)
-        unreported = [name for name in strange if name not in self._reported]
-        if unreported:
-            self._reported.update(unreported)
-            _log.warning("instance types of unknown architecture are left out", types=unreported)
-        return {name: it for name, it in types.items() if it.architecture}

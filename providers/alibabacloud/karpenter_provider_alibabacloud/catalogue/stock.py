@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
+from karpenter_core.provider.kit.cached_response import CachedResponse, Fetched, decode_as
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_alibabacloud.catalogue.instance_type_info import list_at
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
@@ -133,7 +133,7 @@ class StockReader:
         self._answer: Final = CachedResponse[RegionStock](
             clock,
             DiskCache(cache_folder, f"alibabacloud-stock-{clients.region}", version=_DISK_VERSION),
-            fetch=self._fetch,
+            fetch=lambda last_stock: Fetched(self._fetch(last_stock)),
             decode=decode_as(
                 RegionStock, is_usable=lambda it: it.on_demand_listed or it.spot_listed
             ),

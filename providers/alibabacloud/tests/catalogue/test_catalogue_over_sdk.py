@@ -83,7 +83,7 @@ def test_a_thousand_types_are_ten_calls():
         with pytest.MonkeyPatch.context() as patch, clients:
             for name, value in cloud.environment.items():
                 patch.setenv(name, value)
-            found = fetch_region_types(clients)
+            found = fetch_region_types(clients).value
 
         assert len(found) == 1000
         assert cloud.calls.count("DescribeInstanceTypes") == 10

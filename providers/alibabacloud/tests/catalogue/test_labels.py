@@ -7,7 +7,6 @@ import pytest
 from karpenter_core.api.labels import ARCH, NODE_POOL, OS, REGION, WELL_KNOWN, ZONE
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.catalogue.instance_type_info import (
-    InstanceTypeInfo,
     list_at,
     read_instance_type,
     read_name,
@@ -167,18 +166,21 @@ def test_bare_metal_types_are_recognised_by_their_family(name: str):
     assert not info("ecs.g7.large").is_bare_metal
 
 
-def test_an_item_that_says_little_is_read():
-    assert read_instance_type({"InstanceTypeId": "x"}) == InstanceTypeInfo(name="x")
+def test_an_item_without_what_every_type_has_is_refused():
+    with pytest.raises(ValueError, match="CpuArchitecture"):
+        read_instance_type({"InstanceTypeId": "ecs.g7.large"})
 
 
-@pytest.mark.parametrize("value", [None, "", "many", float("nan"), float("inf")])
-def test_an_unreadable_number_gives_no_label(value: object):
-    assert read_instance_type(item("ecs.g7.large", EniQuantity=value)).enis == 0
+@pytest.mark.parametrize("value", [None, "", "many", float("nan"), float("inf"), 10**30, -1, True])
+def test_an_unreadable_number_is_refused_by_name_and_value(value: object):
+    with pytest.raises(ValueError, match=r'ecs\.g7\.large: EniQuantity is "'):
+        read_instance_type(item("ecs.g7.large", EniQuantity=value))
 
 
 @pytest.mark.parametrize("architecture", ["RISC-V", "", None])
-def test_an_unknown_architecture_is_none(architecture: object):
-    assert info(CpuArchitecture=architecture).architecture == ""
+def test_an_unknown_architecture_is_refused(architecture: object):
+    with pytest.raises(ValueError, match=r"ecs\.g7\.large: CpuArchitecture is "):
+        read_instance_type(item("ecs.g7.large", CpuArchitecture=architecture))
 
 
 def test_a_list_is_read_from_its_path():
@@ -199,9 +201,7 @@ def test_a_list_is_read_from_its_path():
 def test_the_bandwidth_of_a_type_is_that_of_its_slower_direction(received, sent, bandwidth):
     """A direction that is not listed does not count."""
     rates = {"InstanceBandwidthRx": received, "InstanceBandwidthTx": sent}
-    assert (
-        read_instance_type({"InstanceTypeId": "ecs.c7.large", **rates}).bandwidth_kbps == bandwidth
-    )
+    assert read_instance_type(item("ecs.c7.large", **rates)).bandwidth_kbps == bandwidth
 
 
 @pytest.mark.parametrize("value", ["[None]", "NVIDIA(R)", "x" * 64, "\x00"])

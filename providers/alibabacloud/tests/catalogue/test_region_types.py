@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_provider_alibabacloud.catalogue.region_types import (
@@ -55,7 +54,7 @@ def test_a_thousand_types_are_ten_calls():
     """Case 26."""
     clients = cloud(*(item(f"ecs.g{number:03}.large") for number in range(1000)))
 
-    assert len(fetch_region_types(clients)) == 1000
+    assert len(fetch_region_types(clients).value) == 1000
     assert len(clients.asked(ACTION)) == 10
     assert {it["MaxResults"] for it in clients.asked(ACTION)} == {100}
 
@@ -71,31 +70,64 @@ def test_types_are_sorted_and_read_once(tmp_path: Path):
     assert len(clients.calls) == 1
 
 
-def test_types_of_no_use_are_left_out(tmp_path: Path):
-    clients = cloud(
-        item("ecs.g7.large"),
-        item("ecs.risc.large", CpuArchitecture="RISC-V"),
-        item("ecs.none.large", CpuCoreCount=0),
-        item("ecs.less.large", MemorySize=0),
-        item(""),
-    )
+UNREADABLE = (
+    {"CpuArchitecture": "RISC-V"},
+    {"CpuArchitecture": None},
+    {"CpuCoreCount": 0},
+    {"CpuCoreCount": True},
+    {"MemorySize": 0},
+    {"MemorySize": 1e308},
+    {"EniQuantity": 10**30},
+    {"EniQuantity": -1},
+    {"EniPrivateIpAddressQuantity": None},
+    {"GPUAmount": [None]},
+    {"GPUAmount": "x"},
+    {"InstanceBandwidthRx": "9" * 5000},
+    {"InstanceTypeId": "x"},
+    {"InstanceTypeId": None},
+)
 
-    assert list(catalogue(clients, tmp_path).current()[0]) == ["ecs.g7.large"]
 
+@pytest.mark.parametrize("fields", UNREADABLE, ids=lambda it: f"{it}"[:40])
+def test_a_type_that_cannot_be_read_is_left_out_and_asked_for_again(
+    tmp_path: Path, fields: dict[str, object]
+):
+    clients = cloud(item("ecs.g7.large"), item("ecs.c7.large") | fields)
+    types = catalogue(clients, tmp_path)
 
-def test_types_of_an_unknown_architecture_are_logged_once(tmp_path: Path):
-    """Section 3.2: they would be taken for something that they are not."""
-    clock = SetClock()
-    clients = cloud(item("ecs.g7.large"), item("ecs.risc.large", CpuArchitecture="RISC-V"))
-    types = catalogue(clients, tmp_path, clock)
-
-    with capture_logs() as logs:
-        types.current()
-        clock.at += timedelta(hours=12)
+    assert list(types.current()[0]) == ["ecs.g7.large"]
+    with pytest.raises(CloudProviderError, match=f"ecs:{ACTION}: items cannot be read: "):
         types.refresh()
+    clients.answers[ACTION] = cloud(item("ecs.g7.large"), item("ecs.c7.large")).answers[ACTION]
+    assert types.refresh()
+    assert list(types.current()[0]) == ["ecs.c7.large", "ecs.g7.large"]
 
-    assert len(clients.calls) == 2
-    assert [entry["types"] for entry in logs] == [["ecs.risc.large"]]
+
+@pytest.mark.parametrize("fields", UNREADABLE, ids=lambda it: f"{it}"[:40])
+def test_a_known_type_that_cannot_be_read_stays(tmp_path: Path, fields: dict[str, object]):
+    """A single damaged number must not end the launches of a type for half a day."""
+    clients, clock = cloud(item("ecs.g7.large"), item("ecs.c7.large")), SetClock()
+    types = catalogue(clients, tmp_path, clock)
+    known, _ = types.current()
+    clock.at += REFRESH_PERIOD
+    damaged = cloud(item("ecs.g7.large"), item("ecs.c7.large") | fields)
+    clients.answers[ACTION] = damaged.answers[ACTION]
+
+    with pytest.raises(CloudProviderError, match="items cannot be read"):
+        types.refresh()
+    assert types.current()[0] is known
+
+
+def test_fields_that_some_types_have_may_be_missing(tmp_path: Path):
+    described = item("ecs.g7.large") | {
+        "GPUAmount": None,
+        "GPUSpec": None,
+        "LocalStorageAmount": "",
+    }
+
+    assert catalogue(cloud(described), tmp_path).current()[0] == {
+        "ecs.g7.large": info("ecs.g7.large")
+    }
 
 
 def test_a_cloud_without_types_is_an_error(tmp_path: Path):

@@ -82,7 +82,7 @@ class CloudClock:
 
 @cache
 def _types(clients: CloudClients) -> TypesByName:
-    return fetch_region_types(clients)
+    return fetch_region_types(clients).value
 
 
 class Process:

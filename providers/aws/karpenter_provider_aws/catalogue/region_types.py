@@ -7,6 +7,7 @@ region every few weeks, and none ever changes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
@@ -15,7 +16,12 @@ from sys import intern
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
+from karpenter_core.provider.kit.cached_response import (
+    CachedResponse,
+    Fetched,
+    decode_as,
+    fetched_items,
+)
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.instance_type_info import InstanceTypeInfo, read_instance_type
@@ -44,6 +50,11 @@ DISK_LIFE: Final = timedelta(days=30)
 """Largest age of a catalogue that a start uses instead of waiting for EC2."""
 _DISK_VERSION: Final = "2"
 _TYPES_PAGE: Final = 100
+_TYPE_NAME: Final = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
+"""`m5.large`, `u-6tb1.metal`."""
+_LARGEST_NUMBER: Final = 2**31
+_MOST_TEXT: Final = 80
+"""Characters of an unreadable value that a message shows."""
 _OFFERINGS_PAGE: Final = 1000
 
 
@@ -55,6 +66,31 @@ class RegionTypes:
     """By name, sorted."""
     zones: Mapping[str, tuple[str, ...]]
     """Zones by type name, sorted."""
+
+
+def impossible_field(info: InstanceTypeInfo) -> str:
+    """Return the first field, with its value, that no instance type can have; empty if there is none.
+
+    Without a name, processors or memory a type was not described, and negative numbers are damaged.
+    """
+    if not _TYPE_NAME.fullmatch(info.name):
+        return f'InstanceType is "{info.name[:_MOST_TEXT]}"'
+    numbers = {
+        "DefaultVCpus": (info.vcpus, 1),
+        "SizeInMiB": (info.memory_mib, 1),
+        "TotalSizeInGB": (info.storage_gb or 0, 0),
+        "Ipv4AddressesPerInterface": (info.ipv4_per_interface, 1),
+        "MaximumNetworkInterfaces": (
+            min((card.max_interfaces for card in info.network_cards), default=0),
+            1,
+        ),
+    }
+    for field, (value, least) in numbers.items():
+        if not least <= value < _LARGEST_NUMBER:
+            return f'{field} is "{value}"'
+    if not info.architectures:
+        return "SupportedArchitectures is missing"
+    return ""
 
 
 def read_offerings(items: Iterable[InstanceTypeOfferingTypeDef]) -> dict[str, tuple[str, ...]]:
@@ -96,20 +132,28 @@ def share_values(region: RegionTypes) -> RegionTypes:
     )
 
 
-def fetch_region_types(clients: CloudClients) -> RegionTypes:
-    """Ask EC2 for types and their zones, both at once.
+def fetch_region_types(
+    clients: CloudClients, last: RegionTypes | None = None
+) -> Fetched[RegionTypes]:
+    """Ask EC2 for types and their zones, both at once; of those that cannot be read, `last` stays.
 
     Raises:
         CloudProviderError: it refused, did not answer, or says that it sells nothing.
     """
     with ThreadPoolExecutor(2, thread_name_prefix="aws-catalogue") as pool:
-        types = pool.submit(_fetch_types, clients)
-        zones = pool.submit(_fetch_zones, clients)
-        return share_values(RegionTypes(types=types.result(), zones=zones.result()))
+        fetching_types = pool.submit(_fetch_types, clients, None if last is None else last.types)
+        fetching_zones = pool.submit(_fetch_zones, clients, None if last is None else last.zones)
+        types, zones = fetching_types.result(), fetching_zones.result()
+    problems = [problem for problem in (types.problem, zones.problem) if problem]
+    region = RegionTypes(types=types.value, zones=zones.value)
+    return Fetched(share_values(region), "; ".join(problems))
 
 
-def _fetch_types(clients: CloudClients) -> dict[str, InstanceTypeInfo]:
-    with core_errors_of("ec2:DescribeInstanceTypes"):
+def _fetch_types(
+    clients: CloudClients, last: Mapping[str, InstanceTypeInfo] | None
+) -> Fetched[Mapping[str, InstanceTypeInfo]]:
+    action = "ec2:DescribeInstanceTypes"
+    with core_errors_of(action):
         pages = clients.ec2.get_paginator("describe_instance_types").paginate(
             Filters=[
                 {"Name": "supported-virtualization-type", "Values": ["hvm"]},
@@ -120,29 +164,52 @@ def _fetch_types(clients: CloudClients) -> dict[str, InstanceTypeInfo]:
             ],
             PaginationConfig={"PageSize": _TYPES_PAGE},
         )
-        types = [
+        described = [
             read_instance_type(item)
             for page in ending_pages(pages)
             for item in page["InstanceTypes"]
         ]
-    if not types:
-        raise CloudProviderError("ec2:DescribeInstanceTypes: no instance types found")
-    return {info.name: info for info in sorted(types, key=lambda info: info.name)}
+    types: dict[str, InstanceTypeInfo] = {}
+    unreadable: dict[str, str] = {}
+    for info in described:
+        if reason := impossible_field(info):
+            name = info.name if _TYPE_NAME.fullmatch(info.name) else ""
+            unreadable[name] = f"{name}: {reason}" if name else reason
+        else:
+            types[info.name] = info
+    fetched = fetched_items(action, types, unreadable=unreadable, last=last)
+    if not fetched.value:
+        raise CloudProviderError(fetched.problem or f"{action}: no instance types found")
+    return fetched
 
 
-def _fetch_zones(clients: CloudClients) -> dict[str, tuple[str, ...]]:
-    with core_errors_of("ec2:DescribeInstanceTypeOfferings"):
+def _fetch_zones(
+    clients: CloudClients, last: Mapping[str, tuple[str, ...]] | None
+) -> Fetched[Mapping[str, tuple[str, ...]]]:
+    action = "ec2:DescribeInstanceTypeOfferings"
+    with core_errors_of(action):
         pages = clients.ec2.get_paginator("describe_instance_type_offerings").paginate(
             LocationType="availability-zone", PaginationConfig={"PageSize": _OFFERINGS_PAGE}
         )
-        zones = read_offerings(
-            item for page in ending_pages(pages) for item in page["InstanceTypeOfferings"]
-        )
-    if not zones:
-        raise CloudProviderError(
-            "ec2:DescribeInstanceTypeOfferings: no instance types offerings found"
-        )
-    return zones
+        items = [item for page in ending_pages(pages) for item in page["InstanceTypeOfferings"]]
+    readable: list[InstanceTypeOfferingTypeDef] = []
+    unreadable: dict[str, str] = {}
+    for item in items:
+        name, zone = item.get("InstanceType", ""), item.get("Location", "")
+        if not _TYPE_NAME.fullmatch(name):
+            unreadable[""] = f'InstanceType is "{name[:_MOST_TEXT]}"'
+        elif not zone.startswith(clients.region):
+            unreadable[name] = f'{name}: Location is "{zone[:_MOST_TEXT]}"'
+        else:
+            readable.append(item)
+    zones = read_offerings(readable)
+    for name, known in (last or {}).items():
+        if name in unreadable or "" in unreadable:
+            zones[name] = tuple(sorted({*known, *zones.get(name, ())}))
+    fetched = fetched_items(action, zones, unreadable=unreadable, last=last)
+    if not fetched.value:
+        raise CloudProviderError(fetched.problem or f"{action}: no instance types offerings found")
+    return fetched
 
 
 _decode_any: Final = decode_as(RegionTypes, is_usable=lambda it: it.types and it.zones)
@@ -162,7 +229,7 @@ class RegionTypeReader:
         self._answer: Final = CachedResponse[RegionTypes](
             clock,
             DiskCache(cache_folder, name, version=_DISK_VERSION),
-            fetch=lambda _: fetch_region_types(clients),
+            fetch=lambda last: fetch_region_types(clients, last),
             decode=_decode,
             life=DISK_LIFE,
         )
@@ -179,6 +246,7 @@ class RegionTypeReader:
         """Ask EC2 again, unless it was asked lately; True if it sells something else now.
 
         Raises:
-            CloudProviderError: it refused or did not answer; what was known stays.
+            CloudProviderError: it refused or did not answer, and what was known stays; or a type or a
+                zone cannot be read.
         """
         return self._answer.refresh(unless_within=REFRESH_PERIOD / 2)

@@ -28,7 +28,7 @@ class SystemTime:
 
 
 def test_types_and_zones_are_those_of_the_region(clients: CloudClients, aws: SimulatedAws):
-    found = fetch_region_types(clients)
+    found = fetch_region_types(clients).value
 
     assert found == region()
     assert aws.calls.count("DescribeInstanceTypes") == -(-len(region().types) // 100)

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError
+from karpenter_core.provider.kit.cached_response import Fetched
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_aws.catalogue import region_types
 from karpenter_provider_aws.catalogue.region_types import (
     RegionTypeReader,
     RegionTypes,
     fetch_region_types,
+    impossible_field,
 )
 from karpenter_provider_aws.instance_type_info import (
     InstanceTypeInfo,
@@ -109,7 +111,7 @@ def test_all_pages_are_read_with_the_filters():
         offerings_request(NextToken="on"),
     )
 
-    found = fetch_region_types(clients)
+    found = fetch_region_types(clients).value
 
     assert found.types == {
         name: read_instance_type(raw_types()[name]) for name in ("m5.large", "m6g.large")
@@ -166,7 +168,7 @@ def test_a_new_process_reads_the_disk_cache_and_makes_no_call(tmp_path: Path):
 
 
 def test_the_whole_region_survives_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(region_types, "fetch_region_types", lambda _: region())
+    monkeypatch.setattr(region_types, "fetch_region_types", lambda *_: Fetched(region()))
     store(StubbedClients(), tmp_path).current()
 
     found, _ = store(StubbedClients(), tmp_path).current()
@@ -264,14 +266,77 @@ def test_a_failed_refresh_keeps_the_last_answer(tmp_path: Path):
     assert catalogue.current()[0] is known
 
 
+DAMAGED_TYPES = (
+    ({"InstanceType": "x"}, 'InstanceType is "x"'),
+    ({"VCpuInfo": {"DefaultVCpus": -1}}, 'c5.large: DefaultVCpus is "-1"'),
+    ({"MemoryInfo": {}}, 'c5.large: SizeInMiB is "0"'),
+    ({"ProcessorInfo": {}}, "c5.large: SupportedArchitectures is missing"),
+)
+
+
+@pytest.mark.parametrize(("fields", "reason"), DAMAGED_TYPES)
+def test_a_type_that_cannot_be_read_is_asked_for_again_and_a_known_one_stays(
+    tmp_path: Path, fields: dict[str, Any], reason: str
+):
+    """A single damaged number must not end the launches of a type for half a day."""
+    clock, clients = SetClock(), cloud("m5.large", "c5.large")
+    catalogue = store(clients, tmp_path, clock)
+    known, _ = catalogue.current()
+    clock.at += timedelta(hours=12)
+    clients.page(
+        TYPES,
+        {"InstanceTypes": [*described("m5.large"), described("c5.large")[0] | fields]},
+        types_request(),
+    )
+    offerings = [
+        sold(name, f"us-east-1{zone}") for name in ("m5.large", "c5.large") for zone in "ab"
+    ]
+    clients.page(OFFERINGS, {"InstanceTypeOfferings": offerings}, offerings_request())
+
+    with pytest.raises(CloudProviderError, match="items cannot be read") as caught:
+        catalogue.refresh()
+    assert reason in str(caught.value)
+    assert catalogue.current()[0] is known
+
+
+@pytest.mark.parametrize(
+    ("offering", "reason"),
+    [
+        (sold("", "us-east-1b"), 'InstanceType is ""'),
+        (sold("m5.large", "x"), 'm5.large: Location is "x"'),
+    ],
+)
+def test_a_zone_that_cannot_be_read_is_asked_for_again_and_known_ones_stay(
+    tmp_path: Path, offering: Any, reason: str
+):
+    clock, clients = SetClock(), StubbedClients()
+    clients.page(TYPES, {"InstanceTypes": described("m5.large")}, types_request())
+    a, b = (sold("m5.large", f"us-east-1{zone}") for zone in "ab")
+    clients.page(OFFERINGS, {"InstanceTypeOfferings": [a, b]}, offerings_request())
+    catalogue = store(clients, tmp_path, clock)
+    known, _ = catalogue.current()
+    clock.at += timedelta(hours=12)
+    clients.page(TYPES, {"InstanceTypes": described("m5.large")}, types_request())
+    clients.page(OFFERINGS, {"InstanceTypeOfferings": [a, offering]}, offerings_request())
+
+    with pytest.raises(CloudProviderError, match="items cannot be read") as caught:
+        catalogue.refresh()
+    assert reason in str(caught.value)
+    assert catalogue.current()[0] is known
+
+
+def test_no_recorded_type_has_an_impossible_field():
+    assert {name: it for name in raw_types() if (it := impossible_field(info(name)))} == {}
+
+
 def test_concurrent_callers_share_one_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     started, go, reads = Event(), Event(), list[int]()
 
-    def slow(_: object) -> RegionTypes:
+    def slow(*_: object) -> Fetched[RegionTypes]:
         reads.append(1)
         started.set()
         assert go.wait(10)
-        return small_region("m5.large")
+        return Fetched(small_region("m5.large"))
 
     monkeypatch.setattr(region_types, "fetch_region_types", slow)
     catalogue = store(StubbedClients(), tmp_path)

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
+from karpenter_core.provider.kit.cached_response import (
+    CachedResponse,
+    Fetched,
+    decode_as,
+    fetched_items,
+)
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_azure.catalogue.class_traits import general_exclusion
 from karpenter_provider_azure.catalogue.vm_sizes import VmSize, parse_skus
@@ -37,6 +42,7 @@ __all__ = [
     "refresh_period",
 ]
 
+_ACTION: Final = "skus:list"
 SKUS_API_VERSION: Final = "2021-07-01"
 USAGES_API_VERSION: Final = "2024-07-01"
 
@@ -50,7 +56,7 @@ def list_skus(arm: ArmClient) -> list[JsonObject]:
     return arm.list_all(
         f"/subscriptions/{arm.subscription_id}/providers/Microsoft.Compute/skus",
         api_version=SKUS_API_VERSION,
-        action="skus:list",
+        action=_ACTION,
         query={"$filter": f"location eq '{arm.location}'"},
     )
 
@@ -115,7 +121,7 @@ class RegionSizeReader:
         self._answer: Final = CachedResponse[SizesByName](
             clock,
             DiskCache(cache_folder, name, version=_DISK_VERSION),
-            fetch=lambda _: self._read(),
+            fetch=self._read,
             decode=decode_as(dict[str, VmSize], is_usable=bool),
             life=DISK_LIFE,
         )
@@ -132,17 +138,21 @@ class RegionSizeReader:
         """Read again, unless the last reading is recent; return True if the sizes have changed.
 
         Raises:
-            CloudProviderError: Azure refused, did not answer, or knows no sizes; the old ones stay.
+            CloudProviderError: Azure refused, did not answer, or knows no sizes, and the old ones stay; or
+                a size cannot be read.
         """
         return self._answer.refresh(unless_within=REFRESH_PERIOD / 2)
 
-    def _read(self) -> SizesByName:
+    def _read(self, last: SizesByName | None) -> Fetched[SizesByName]:
         parsed = parse_skus(self._fetch(), self._location)
         sizes = {name: it for name, it in parsed.sizes.items() if not general_exclusion(it)}
-        if not sizes:
-            raise CloudProviderError(f"skus:list: no VM sizes found in region {self._location}")
         unreported = {n: why for n, why in parsed.skipped.items() if n not in self._reported}
         if unreported:
             self._reported.update(unreported)
-            _log.warning("VM sizes cannot be read and are left out", reasons=unreported)
-        return sizes
+            _log.warning("VM sizes are left out", reasons=unreported)
+        fetched = fetched_items(_ACTION, sizes, unreadable=parsed.unreadable, last=last)
+        if not fetched.value:
+            raise CloudProviderError(
+                fetched.problem or f"{_ACTION}: no VM sizes found in region {self._location}"
+            )
+        return fetched

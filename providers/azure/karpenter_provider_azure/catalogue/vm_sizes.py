@@ -1,17 +1,17 @@
 """Parses VM sizes from the answer of Microsoft.Compute/skus.
 
 An answer has several megabytes, of which a size keeps some hundred bytes. Capabilities are texts; one
-that is missing means that the size does not have it, and one that cannot be read excludes the size.
+that is missing means that the size does not have it, and one that cannot be read makes the size
+unreadable.
 """
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from karpenter_provider_azure.catalogue.size_names import SizeName, read_size_name
-from karpenter_provider_azure.json_values import objects_of, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,8 +28,16 @@ RESOURCE_DISK: Final = "ResourceDisk"
 
 _RESOURCE_TYPE: Final = "virtualmachines"
 _GENERATIONS: Final = (("V1", "1"), ("V2", "2"))
+_NAME_PREFIXES: Final = ("Standard_", "Basic_")
+_BOOLEANS: Final = ("true", "false", "")
+_MOST_DIGITS: Final = 18
+"""Of a number of bytes."""
+_MOST_TEXT: Final = 80
+"""Characters of an unreadable value that a message shows."""
 _MIB: Final = 2**20
 _GB: Final = 10**9
+
+T = TypeVar("T")
 
 _Capabilities: TypeAlias = "Mapping[str, str]"
 """Values by name in lower case."""
@@ -98,7 +106,9 @@ class ParsedSkus(NamedTuple):
     sizes: dict[str, VmSize]
     """By name, sorted."""
     skipped: dict[str, str]
-    """Reasons by the names of sizes that the region has and that cannot be used; sorted."""
+    """Reasons by the names of sizes that follow no naming convention, which no answer will change; sorted."""
+    unreadable: dict[str, str]
+    """Reasons by the names of sizes with values that cannot be, which the next answer may mend; sorted."""
 
 
 def parse_skus(items: Iterable[JsonMapping], location: str) -> ParsedSkus:
@@ -106,41 +116,53 @@ def parse_skus(items: Iterable[JsonMapping], location: str) -> ParsedSkus:
 
     Sizes that the subscription cannot use there (a restriction of type `Location`) are left out.
     """
-    sizes: dict[str, VmSize] = {}
-    skipped: dict[str, str] = {}
+    parsed = ParsedSkus({}, {}, {})
     for item in items:
-        if str(item.get("resourceType", "")).lower() != _RESOURCE_TYPE:
-            continue
+        if str(item.get("resourceType", "")).lower() == _RESOURCE_TYPE:
+            _parse_item(item, location, parsed)
+    return ParsedSkus(_sorted(parsed.sizes), _sorted(parsed.skipped), _sorted(parsed.unreadable))
+
+
+def _sorted(by_name: dict[str, T]) -> dict[str, T]:
+    return {name: by_name[name] for name in sorted(by_name)}
+
+
+def _parse_item(item: JsonMapping, location: str, parsed: ParsedSkus) -> None:
+    """Add a size to one part of `parsed`, unless the region or the subscription does not have it."""
+    name = item.get("name")
+    if not isinstance(name, str) or not name.startswith(_NAME_PREFIXES):
+        parsed.unreadable[""] = f'a VM size is named "{name}"'[:_MOST_TEXT]
+        return
+    try:
         info = _location_info(item, location)
         if info is None or _is_restricted(item, location):
-            continue
-        name = str(item.get("name", ""))
+            return
         try:
-            sizes[name] = _read_size(name, item, info, location)
+            size_name = read_size_name(name)
         except ValueError as error:
-            skipped[name] = str(error)
-    return ParsedSkus(
-        {name: sizes[name] for name in sorted(sizes)},
-        {name: skipped[name] for name in sorted(skipped)},
-    )
+            parsed.skipped[name] = str(error)
+            return
+        parsed.sizes[name] = _read_size(size_name, item, info, location)
+    except ValueError as error:
+        parsed.unreadable[name] = f'VM size "{name}": {error}'
 
 
-def _read_size(name: str, item: JsonMapping, info: JsonMapping, location: str) -> VmSize:
-    capabilities = _capabilities(item.get("capabilities"))
+def _read_size(size_name: SizeName, item: JsonMapping, info: JsonMapping, location: str) -> VmSize:
+    capabilities = _capabilities(item)
     generations = capabilities.get("hypervgenerations", "")
     hyperv_generations = tuple(short for long, short in _GENERATIONS if long in generations.upper())
     architecture = capabilities.get("cpuarchitecturetype", "")
     if architecture.lower() not in ARCHITECTURES:
-        raise _unreadable(name, "CpuArchitectureType", architecture)
+        raise _unreadable("CpuArchitectureType", architecture)
     zones = _zones(item, info, location)
     return VmSize(
-        name=name,
-        family=sys.intern(str(item.get("family") or "")),
-        size_name=read_size_name(name),
-        cpus=_whole(name, capabilities, "vCPUs", required=True),
-        memory_gib=_number(name, capabilities, "MemoryGB"),
+        name=str(item["name"]),
+        family=sys.intern(_text(item, "family")),
+        size_name=size_name,
+        cpus=_whole(capabilities, "vCPUs", required=True),
+        memory_gib=_number(capabilities, "MemoryGB"),
         arch=ARCHITECTURES[architecture.lower()],
-        gpus=_whole(name, capabilities, "GPUs"),
+        gpus=_whole(capabilities, "GPUs"),
         zones=zones,
         ultra_ssd_zones=tuple(zone for zone in zones if zone in _ultra_ssd_zones(info)),
         regional_ultra_ssd=_is_true(capabilities, "UltraSSDAvailable"),
@@ -151,11 +173,11 @@ def _read_size(name: str, item: JsonMapping, info: JsonMapping, location: str) -
         trusted_launch="2" in hyperv_generations
         and not _is_true(capabilities, "TrustedLaunchDisabled"),
         low_priority_capable=_is_true(capabilities, "LowPriorityCapable"),
-        ephemeral_os_disks=_ephemeral_disks(name, capabilities),
+        ephemeral_os_disks=_ephemeral_disks(capabilities),
     )
 
 
-def _ephemeral_disks(name: str, capabilities: _Capabilities) -> tuple[LocalDisk, ...]:
+def _ephemeral_disks(capabilities: _Capabilities) -> tuple[LocalDisk, ...]:
     """Return the disks for an ephemeral OS disk in the order of AKS: NVMe, cache, temporary disk.
 
     Azure takes no other placements than those that it lists; of sizes without a list it takes cache and
@@ -166,10 +188,10 @@ def _ephemeral_disks(name: str, capabilities: _Capabilities) -> tuple[LocalDisk,
     listed = capabilities.get("supportedephemeralosdiskplacements", "").lower()
     placements = listed or f"{CACHE_DISK},{RESOURCE_DISK}".lower()
     disks = (
-        LocalDisk(NVME_DISK, _whole(name, capabilities, "NvmeDiskSizeInMiB") * _MIB),
-        LocalDisk(CACHE_DISK, _whole(name, capabilities, "CachedDiskBytes")),
+        LocalDisk(NVME_DISK, _whole(capabilities, "NvmeDiskSizeInMiB") * _MIB),
+        LocalDisk(CACHE_DISK, _whole(capabilities, "CachedDiskBytes")),
         # Azure's name says MB; the unit is MiB.
-        LocalDisk(RESOURCE_DISK, _whole(name, capabilities, "MaxResourceVolumeMB") * _MIB),
+        LocalDisk(RESOURCE_DISK, _whole(capabilities, "MaxResourceVolumeMB") * _MIB),
     )
     return tuple(
         disk for disk in disks if disk.size_bytes > 0 and disk.placement.lower() in placements
@@ -180,8 +202,8 @@ def _location_info(item: JsonMapping, location: str) -> JsonMapping | None:
     return next(
         (
             info
-            for info in objects_of(item.get("locationInfo"))
-            if str(info.get("location", "")).lower() == location.lower()
+            for info in _objects(item, "locationInfo")
+            if _text(info, "location").lower() == location.lower()
         ),
         None,
     )
@@ -190,10 +212,10 @@ def _location_info(item: JsonMapping, location: str) -> JsonMapping | None:
 def _restrictions(item: JsonMapping, kind: str, location: str) -> list[JsonMapping]:
     """Return the `restrictionInfo` of the restrictions of a type that name the region."""
     found: list[JsonMapping] = []
-    for restriction in objects_of(item.get("restrictions")):
-        info: JsonMapping = restriction.get("restrictionInfo") or {}
-        locations = (*texts_of(info.get("locations")), *texts_of(restriction.get("values")))
-        if str(restriction.get("type", "")).lower() == kind and location.lower() in {
+    for restriction in _objects(item, "restrictions"):
+        info = _object(restriction, "restrictionInfo")
+        locations = (*_texts(info, "locations"), *_texts(restriction, "values"))
+        if _text(restriction, "type").lower() == kind and location.lower() in {
             it.lower() for it in locations
         }:
             found.append(info)
@@ -208,46 +230,102 @@ def _zones(item: JsonMapping, info: JsonMapping, location: str) -> tuple[str, ..
     restricted = {
         zone
         for restriction in _restrictions(item, "zone", location)
-        for zone in texts_of(restriction.get("zones"))
+        for zone in _texts(restriction, "zones")
     }
-    return tuple(sys.intern(z) for z in sorted({*texts_of(info.get("zones"))} - restricted))
+    zones = _texts(info, "zones")
+    for zone in zones:
+        if not zone.isdecimal():
+            raise _unreadable("zones", zone)
+    return tuple(sys.intern(zone) for zone in sorted({*zones} - restricted))
 
 
 def _ultra_ssd_zones(info: JsonMapping) -> set[str]:
     return {
         zone
-        for details in objects_of(info.get("zoneDetails"))
-        if _is_true(_capabilities(details.get("capabilities")), "UltraSSDAvailable")
+        for details in _objects(info, "zoneDetails")
+        if _is_true(_capabilities(details), "UltraSSDAvailable")
         # The API's description says `Name`, answers say `name`.
-        for zone in texts_of(details.get("name") or details.get("Name"))
+        for zone in _texts(details, "name" if "name" in details else "Name")
     }
 
 
-def _capabilities(value: object) -> dict[str, str]:
-    return {str(it.get("name", "")).lower(): str(it.get("value", "")) for it in objects_of(value)}
+def _capabilities(described: JsonMapping) -> dict[str, str]:
+    return {
+        _text(it, "name").lower(): _text(it, "value") for it in _objects(described, "capabilities")
+    }
+
+
+def _object(described: JsonMapping, field: str) -> JsonMapping:
+    """Return an object; an empty one if it is missing."""
+    value = described.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _unreadable(field, value)
+    return cast("JsonMapping", value)
+
+
+def _objects(described: JsonMapping, field: str) -> list[JsonMapping]:
+    """Return the objects in a list; none if the list is missing."""
+    items = _list(described, field)
+    for each in items:
+        if not isinstance(each, dict):
+            raise _unreadable(field, each)
+    return cast("list[JsonMapping]", items)
+
+
+def _texts(described: JsonMapping, field: str) -> tuple[str, ...]:
+    items = _list(described, field)
+    for each in items:
+        if not isinstance(each, str):
+            raise _unreadable(field, each)
+    return tuple(cast("list[str]", items))
+
+
+def _list(described: JsonMapping, field: str) -> list[object]:
+    value = described.get(field)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise _unreadable(field, value)
+    return cast("list[object]", value)
+
+
+def _text(described: JsonMapping, field: str) -> str:
+    """Return a text; empty if it is missing."""
+    value = described.get(field)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _unreadable(field, value)
+    return value
 
 
 def _is_true(capabilities: _Capabilities, name: str) -> bool:
-    return capabilities.get(name.lower(), "").lower() == "true"
+    text = capabilities.get(name.lower(), "false")
+    if text.lower() not in _BOOLEANS:
+        raise _unreadable(name, text)
+    return text.lower() == "true"
 
 
-def _whole(size: str, capabilities: _Capabilities, name: str, *, required: bool = False) -> int:
+def _whole(capabilities: _Capabilities, name: str, *, required: bool = False) -> int:
     text = capabilities.get(name.lower(), "" if required else "0")
-    if not text.isdecimal():
-        raise _unreadable(size, name, text)
+    if not text.isdecimal() or len(text) > _MOST_DIGITS:
+        raise _unreadable(name, text)
     return int(text)
 
 
-def _number(size: str, capabilities: _Capabilities, name: str) -> float:
+def _number(capabilities: _Capabilities, name: str) -> float:
     text = capabilities.get(name.lower(), "")
     try:
         number = float(text)
     except ValueError:
-        raise _unreadable(size, name, text) from None
+        raise _unreadable(name, text) from None
     if not 0 < number < sys.maxsize:
-        raise _unreadable(size, name, text)
+        raise _unreadable(name, text)
     return number
 
 
-def _unreadable(size: str, capability: str, value: str) -> ValueError:
-    return ValueError(f'VM size "{size}": capability {capability} has no usable value: "{value}"')
+def _unreadable(field: str, value: object) -> ValueError:
+    text = f"{value}"
+    return ValueError(f'{field} has no usable value: "{text[:_MOST_TEXT]}"')

@@ -22,13 +22,15 @@ class Skus:
     def __init__(self, *names: str) -> None:
         self.names = list(names)
         self.error: CloudProviderError | None = None
+        self.damaged: dict[str, dict[str, object]] = {}
+        """Odd fields by name of the size."""
         self.calls = 0
 
     def __call__(self) -> list[dict[str, Any]]:
         self.calls += 1
         if self.error is not None:
             raise self.error
-        return [sku_item(name) for name in self.names]
+        return [sku_item(name) | self.damaged.get(name, {}) for name in self.names]
 
 
 @pytest.fixture
@@ -72,6 +74,29 @@ def test_an_empty_answer_is_an_error_and_replaces_nothing(clock: SetClock, tmp_p
         sizes.refresh()
 
     assert sizes.current() == before
+
+
+@pytest.mark.parametrize("odd", [{"capabilities": []}, {"locationInfo": 3}, {"name": "x"}])
+def test_a_size_that_cannot_be_read_is_read_again_and_a_known_one_stays(
+    clock: SetClock, tmp_path: Path, odd: dict[str, object]
+) -> None:
+    """A single damaged value must not end the launches of a size for half a day."""
+    skus = Skus(D4, D8)
+    skus.damaged[D8] = odd
+    sizes = reader(skus, clock, tmp_path)
+    assert list(sizes.current()[0]) == [D4]
+    with pytest.raises(CloudProviderError, match=r"skus:list: items cannot be read: .*VM size"):
+        sizes.refresh()
+    skus.damaged.clear()
+    assert sizes.refresh()
+    known, _ = sizes.current()
+    assert list(known) == [D4, D8]
+
+    clock.advance(hours=12)
+    skus.damaged[D8] = odd
+    with pytest.raises(CloudProviderError):
+        sizes.refresh()
+    assert sizes.current()[0] is known
 
 
 def test_other_sizes_change_the_revision_and_equal_ones_do_not(

@@ -98,7 +98,7 @@ def test_a_restricted_zone_is_left_out() -> None:
 def test_a_size_restricted_in_the_region_is_left_out() -> None:
     sizes = [sku_item(D4, restrictions=[restriction("Location")])]  # case 43
 
-    assert parse_skus(sizes, LOCATION) == ({}, {})
+    assert parse_skus(sizes, LOCATION) == ({}, {}, {})
 
 
 def test_restrictions_of_other_regions_do_not_count() -> None:
@@ -110,7 +110,7 @@ def test_restrictions_of_other_regions_do_not_count() -> None:
 def test_sizes_of_other_regions_and_other_resources_are_left_out() -> None:
     disk = {**sku_item("Premium_LRS"), "resourceType": "disks"}
 
-    assert parse_skus([sku_item(D4, location="eastus"), disk], LOCATION) == ({}, {})
+    assert parse_skus([sku_item(D4, location="eastus"), disk], LOCATION) == ({}, {}, {})
 
 
 def test_the_region_is_compared_without_case() -> None:
@@ -127,16 +127,41 @@ def test_the_region_is_compared_without_case() -> None:
         ({"memory_gib": "nan"}, "MemoryGB"),
         ({"memory_gib": None}, "MemoryGB"),
         ({"GPUs": "some"}, "GPUs"),
+        ({"GPUs": "9" * 5000}, "GPUs"),
+        ({"PremiumIO": "x"}, "PremiumIO"),
     ],
 )
-def test_a_size_with_an_unreadable_capability_is_skipped_with_the_reason(
+def test_a_size_with_an_unreadable_capability_is_unreadable_for_that_reason(
     capabilities: dict[str, object], named: str
 ) -> None:
     parsed = parse_skus([sku_item(D4, **capabilities)], LOCATION)  # pyright: ignore[reportArgumentType] - fields by name
 
     assert parsed.sizes == {}
-    assert named in parsed.skipped[D4]
-    assert D4 in parsed.skipped[D4]
+    assert named in parsed.unreadable[D4]
+    assert D4 in parsed.unreadable[D4]
+
+
+@pytest.mark.parametrize("odd", [True, 10**30, {}, [None], ["x"], [[]]])
+@pytest.mark.parametrize("field", ["locationInfo", "capabilities", "restrictions", "family"])
+def test_a_size_with_a_damaged_field_is_unreadable(field: str, odd: object) -> None:
+    parsed = parse_skus([sku_item(D4) | {field: odd}], LOCATION)
+
+    assert parsed.sizes == {}
+    assert field in parsed.unreadable[D4]
+
+
+@pytest.mark.parametrize("zones", ["1", ["x"], [None], [["1"]], {}])
+def test_a_size_with_damaged_zones_is_unreadable(zones: object) -> None:
+    """Without a zone it would be a regional size."""
+    item = sku_item(D4)
+    item["locationInfo"][0]["zones"] = zones
+
+    assert "zones" in parse_skus([item], LOCATION).unreadable[D4]
+
+
+@pytest.mark.parametrize("name", [None, 3, "", "x"])
+def test_an_item_without_the_name_of_a_size_is_unreadable(name: object) -> None:
+    assert list(parse_skus([sku_item(D4) | {"name": name}], LOCATION).unreadable) == [""]
 
 
 def test_a_size_with_a_strange_name_is_skipped_with_the_reason() -> None:
