@@ -126,7 +126,6 @@ def test_a_family_of_one_core_is_used_up_with_it():
 
 def test_a_disk_of_any_size_is_one():
     found = _ephemeral_disks(
-        "Standard_D2s_v5",
         {"ephemeralosdisksupported": "True", "cacheddiskbytes": "1", "maxresourcevolumemb": "0"},
     )
     assert [disk.size_bytes for disk in found] == [1]

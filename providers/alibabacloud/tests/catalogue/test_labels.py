@@ -177,6 +177,21 @@ def test_an_unreadable_number_is_refused_by_name_and_value(value: object):
         read_instance_type(item("ecs.g7.large", EniQuantity=value))
 
 
+@pytest.mark.parametrize("value", [1, "1", 2**31 - 1])
+def test_a_number_or_its_text_within_the_bounds_is_read(value: object):
+    assert read_instance_type(item("ecs.g7.large", EniQuantity=value)).enis == int(str(value))
+
+
+@pytest.mark.parametrize(("gib", "is_readable"), [(0.5, True), (0, False), (2**31, False)])
+def test_memory_has_bounds(gib: object, is_readable: bool):
+    described = item("ecs.g7.large", MemorySize=gib)
+    if is_readable:
+        assert read_instance_type(described).memory_mib == 512
+        return
+    with pytest.raises(ValueError, match="MemorySize"):
+        read_instance_type(described)
+
+
 @pytest.mark.parametrize("architecture", ["RISC-V", "", None])
 def test_an_unknown_architecture_is_refused(architecture: object):
     with pytest.raises(ValueError, match=r"ecs\.g7\.large: CpuArchitecture is "):

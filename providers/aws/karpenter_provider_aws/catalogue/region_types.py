@@ -81,7 +81,7 @@ def impossible_field(info: InstanceTypeInfo) -> str:
         "TotalSizeInGB": (info.storage_gb or 0, 0),
         "Ipv4AddressesPerInterface": (info.ipv4_per_interface, 1),
         "MaximumNetworkInterfaces": (
-            min((card.max_interfaces for card in info.network_cards), default=0),
+            min((card.max_interfaces for card in info.network_cards), default=1),
             1,
         ),
     }

@@ -325,6 +325,28 @@ def test_a_zone_that_cannot_be_read_is_asked_for_again_and_known_ones_stay(
     assert catalogue.current()[0] is known
 
 
+@pytest.mark.parametrize(
+    ("fields", "is_possible"),
+    [
+        ({"vcpus": 1, "memory_mib": 1, "ipv4_per_interface": 1}, True),
+        ({"vcpus": 2**31 - 1}, True),
+        ({"vcpus": 2**31}, False),
+        ({"vcpus": 0}, False),
+        ({"memory_mib": 0}, False),
+        ({"ipv4_per_interface": 0}, False),
+        ({"storage_gb": 0}, True),
+        ({"storage_gb": -1}, False),
+        ({"network_cards": ()}, True),
+        ({"network_cards": (NetworkCard(index=0, max_interfaces=1),)}, True),
+        ({"network_cards": (NetworkCard(index=0, max_interfaces=0),)}, False),
+        ({"name": "m5"}, False),
+        ({"architectures": ()}, False),
+    ],
+)
+def test_a_type_is_possible_within_the_bounds_of_each_field(fields: Any, is_possible: bool):
+    assert (not impossible_field(replace(info("m5.large"), **fields))) == is_possible
+
+
 def test_no_recorded_type_has_an_impossible_field():
     assert {name: it for name in raw_types() if (it := impossible_field(info(name)))} == {}
 

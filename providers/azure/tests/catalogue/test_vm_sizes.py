@@ -159,6 +159,18 @@ def test_a_size_with_damaged_zones_is_unreadable(zones: object) -> None:
     assert "zones" in parse_skus([item], LOCATION).unreadable[D4]
 
 
+@pytest.mark.parametrize(("digits", "is_readable"), [(18, True), (19, False)])
+def test_a_number_has_eighteen_digits_at_most(digits: int, is_readable: bool) -> None:
+    parsed = parse_skus([sku_item(D4, GPUs="1" * digits)], LOCATION)
+
+    assert (list(parsed.sizes) == [D4]) == is_readable
+
+
+@pytest.mark.parametrize("text", ["True", "false", ""])
+def test_a_capability_may_be_true_false_or_empty(text: str) -> None:
+    assert vm_size(D4, PremiumIO=text).premium_io == (text == "True")
+
+
 @pytest.mark.parametrize("name", [None, 3, "", "x"])
 def test_an_item_without_the_name_of_a_size_is_unreadable(name: object) -> None:
     assert list(parse_skus([sku_item(D4) | {"name": name}], LOCATION).unreadable) == [""]
