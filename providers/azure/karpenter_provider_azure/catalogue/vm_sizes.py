@@ -123,28 +123,29 @@ def parse_skus(items: Iterable[JsonMapping], location: str) -> ParsedSkus:
     return ParsedSkus(_sorted(parsed.sizes), _sorted(parsed.skipped), _sorted(parsed.unreadable))
 
 
-def _sorted(by_name: dict[str, T]) -> dict[str, T]:
-    return {name: by_name[name] for name in sorted(by_name)}
-
-
 def _parse_item(item: JsonMapping, location: str, parsed: ParsedSkus) -> None:
     """Add a size to one part of `parsed`, unless the region or the subscription does not have it."""
     name = item.get("name")
-    if not isinstance(name, str) or not name.startswith(_NAME_PREFIXES):
-        parsed.unreadable[""] = f'a VM size is named "{name}"'[:_MOST_TEXT]
-        return
+    is_named = isinstance(name, str) and name.startswith(_NAME_PREFIXES)
+    key = str(name) if is_named else ""
     try:
         info = _location_info(item, location)
         if info is None or _is_restricted(item, location):
             return
+        if not is_named:
+            raise _unreadable("name", name)
         try:
-            size_name = read_size_name(name)
+            size_name = read_size_name(key)
         except ValueError as error:
-            parsed.skipped[name] = str(error)
+            parsed.skipped[key] = str(error)
             return
-        parsed.sizes[name] = _read_size(size_name, item, info, location)
+        parsed.sizes[key] = _read_size(size_name, item, info, location)
     except ValueError as error:
-        parsed.unreadable[name] = f'VM size "{name}": {error}'
+        parsed.unreadable[key] = f'VM size "{key}": {error}'
+
+
+def _sorted(by_name: dict[str, T]) -> dict[str, T]:
+    return {name: by_name[name] for name in sorted(by_name)}
 
 
 def _read_size(size_name: SizeName, item: JsonMapping, info: JsonMapping, location: str) -> VmSize:

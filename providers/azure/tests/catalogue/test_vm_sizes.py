@@ -171,6 +171,12 @@ def test_a_capability_may_be_true_false_or_empty(text: str) -> None:
     assert vm_size(D4, PremiumIO=text).premium_io == (text == "True")
 
 
+def test_an_odd_name_that_the_subscription_cannot_use_is_no_problem() -> None:
+    hidden = sku_item("experimental_boost32", restrictions=[restriction("Location")])
+
+    assert parse_skus([hidden], LOCATION) == ({}, {}, {})
+
+
 @pytest.mark.parametrize("name", [None, 3, "", "x"])
 def test_an_item_without_the_name_of_a_size_is_unreadable(name: object) -> None:
     assert list(parse_skus([sku_item(D4) | {"name": name}], LOCATION).unreadable) == [""]
