@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from karpenter_core.provider.catalogue import Price
 from karpenter_core.provider.kit.cached_prices import CachedPrices
 from karpenter_core.provider.kit.price_table import PriceTable
@@ -32,6 +34,23 @@ def test_prices_absent_from_a_reading_are_kept():
     assert table.find("m5", zone="b") == Price(0.3)
     assert table.find("m6", zone="a") == Price(1.0)
     assert not table.update({"m5": {"a": 0.5}}, now=NOW)
+
+
+@pytest.mark.parametrize("amount", [-0.1, float("nan"), float("inf"), 1e30, 1_000_000.1])
+def test_an_amount_that_no_offering_can_have_is_left_out(amount: float):
+    """It would have a node of that type replaced, or launched before all others."""
+    table = PriceTable({})
+    table.update({"m5": {"": 0.4}}, now=NOW)
+    assert not table.update({"m5": {"": amount}, "m6": {"": amount}}, now=NOW)
+    assert table.find("m5") == Price(0.4)
+    assert table.find("m6") is None
+
+
+@pytest.mark.parametrize("amount", [0.0, 1_000_000.0])
+def test_an_amount_at_a_bound_is_a_price(amount: float):
+    table = PriceTable({})
+    assert table.update({"m5": {"": amount}}, now=NOW)
+    assert table.find("m5") == Price(amount)
 
 
 def test_a_reading_of_the_shipped_prices_changes_nothing():

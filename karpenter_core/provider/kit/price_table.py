@@ -25,6 +25,8 @@ _Amounts: TypeAlias = "Mapping[str, float]"
 _EVERYWHERE: Final = ""
 """In the place of a zone: the region has one price."""
 _NOTHING: Final[_Amounts] = {}
+_LARGEST_AMOUNT: Final = 1e6
+"""Per hour, in any currency: hundreds of times the price of the largest instance."""
 
 
 @final
@@ -56,6 +58,8 @@ class PriceTable:
 
         The zone is empty if the region has one price. Return whether any price has changed, so that
         catalogues must be rebuilt. An empty argument counts as a failed reading and changes nothing.
+        An amount that no offering can have (negative, not finite, above a million) is left out: nodes
+        would be replaced because of it.
         """
         if not prices:
             return False
@@ -65,6 +69,8 @@ class PriceTable:
             merged = {zone: dict(amounts) for zone, amounts in read.items()}
             for name, by_zone in prices.items():
                 for zone, amount in by_zone.items():
+                    if not 0 <= amount <= _LARGEST_AMOUNT:
+                        continue
                     # Each reading has texts of its own, which thousands of amounts would hold.
                     merged.setdefault(intern(zone), {})[intern(name)] = amount
             self._tables = merged, fallback
