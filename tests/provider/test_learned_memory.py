@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.learned_memory import LearnedMemory, image_set
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 KIB = 1024
+SOLD = 8 * 2**30
 IMAGES = image_set(["ami-1"])
 
 
@@ -21,17 +24,17 @@ def test_the_smallest_amount_counts(tmp_path: Path):
     """Case 46."""
     learned = LearnedMemory(disk(tmp_path), now=NOW)
 
-    assert learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW)
-    assert not learned.observe("m5.large", IMAGES, 7_700_000 * KIB, now=NOW)
+    assert learned.observe("m5.large", IMAGES, 7_600_000 * KIB, sold_bytes=SOLD, now=NOW)
+    assert not learned.observe("m5.large", IMAGES, 7_700_000 * KIB, sold_bytes=SOLD, now=NOW)
     assert learned.amounts(IMAGES, now=NOW) == {"m5.large": 7_600_000 * KIB}
-    assert learned.observe("m5.large", IMAGES, 7_500_000 * KIB, now=NOW)
+    assert learned.observe("m5.large", IMAGES, 7_500_000 * KIB, sold_bytes=SOLD, now=NOW)
     assert learned.amounts(IMAGES, now=NOW) == {"m5.large": 7_500_000 * KIB}
 
 
 def test_other_images_have_amounts_of_their_own(tmp_path: Path):
     """Case 46."""
     learned = LearnedMemory(disk(tmp_path), now=NOW)
-    learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW)
+    learned.observe("m5.large", IMAGES, 7_600_000 * KIB, sold_bytes=SOLD, now=NOW)
 
     assert learned.amounts(image_set(["ami-2"]), now=NOW) == {}
     assert learned.amounts(image_set(["ami-1", "ami-2"]), now=NOW) == {}
@@ -44,8 +47,10 @@ def test_the_order_of_images_does_not_matter():
 def test_an_amount_is_kept_for_60_days_after_its_last_observation(tmp_path: Path):
     """Case 46."""
     learned = LearnedMemory(disk(tmp_path), now=NOW)
-    learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW)
-    learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW + timedelta(days=30))
+    learned.observe("m5.large", IMAGES, 7_600_000 * KIB, sold_bytes=SOLD, now=NOW)
+    learned.observe(
+        "m5.large", IMAGES, 7_600_000 * KIB, sold_bytes=SOLD, now=NOW + timedelta(days=30)
+    )
 
     assert learned.amounts(IMAGES, now=NOW + timedelta(days=89)) != {}
     assert learned.amounts(IMAGES, now=NOW + timedelta(days=90)) == {}
@@ -53,15 +58,17 @@ def test_an_amount_is_kept_for_60_days_after_its_last_observation(tmp_path: Path
 
 def test_after_its_expiry_a_larger_amount_is_learned(tmp_path: Path):
     learned = LearnedMemory(disk(tmp_path), now=NOW)
-    learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW)
+    learned.observe("m5.large", IMAGES, 7_600_000 * KIB, sold_bytes=SOLD, now=NOW)
     later = NOW + timedelta(days=60)
 
-    assert learned.observe("m5.large", IMAGES, 7_700_000 * KIB, now=later)
+    assert learned.observe("m5.large", IMAGES, 7_700_000 * KIB, sold_bytes=SOLD, now=later)
     assert learned.amounts(IMAGES, now=later) == {"m5.large": 7_700_000 * KIB}
 
 
 def test_learned_memory_survives_a_restart(tmp_path: Path):
-    LearnedMemory(disk(tmp_path), now=NOW).observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW)
+    LearnedMemory(disk(tmp_path), now=NOW).observe(
+        "m5.large", IMAGES, 7_600_000 * KIB, sold_bytes=SOLD, now=NOW
+    )
     again = LearnedMemory(disk(tmp_path), now=NOW + timedelta(hours=1))
 
     assert again.amounts(IMAGES, now=NOW + timedelta(hours=1)) == {"m5.large": 7_600_000 * KIB}
@@ -70,7 +77,9 @@ def test_learned_memory_survives_a_restart(tmp_path: Path):
 def test_a_renewed_expiry_is_written_once_a_day(tmp_path: Path):
     learned = LearnedMemory(disk(tmp_path), now=NOW)
     for hours in range(0, 24 * 31, 6):
-        learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW + timedelta(hours=hours))
+        learned.observe(
+            "m5.large", IMAGES, 7_600_000 * KIB, sold_bytes=SOLD, now=NOW + timedelta(hours=hours)
+        )
     later = NOW + timedelta(days=85)
 
     assert LearnedMemory(disk(tmp_path), now=later).amounts(IMAGES, now=later) != {}
@@ -85,5 +94,19 @@ def test_a_damaged_cache_file_is_ignored(tmp_path: Path):
 def test_a_node_that_reports_nothing_teaches_nothing(tmp_path: Path):
     learned = LearnedMemory(disk(tmp_path), now=NOW)
 
-    assert not learned.observe("m5.large", IMAGES, 0, now=NOW)
+    assert not learned.observe("m5.large", IMAGES, 0, sold_bytes=SOLD, now=NOW)
     assert learned.amounts(IMAGES, now=NOW) == {}
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "learns"),
+    [(1, False), (SOLD // 2 - 1, False), (SOLD // 2, True), (SOLD, True), (SOLD + 1, False)],
+)
+def test_an_amount_that_no_kernel_reports_teaches_nothing(
+    tmp_path: Path, memory_bytes: int, learns: bool
+):
+    """A compromised node would keep a type from being launched, or have pods planned that do not fit."""
+    learned = LearnedMemory(disk(tmp_path), now=NOW)
+
+    assert learned.observe("m5.large", IMAGES, memory_bytes, sold_bytes=SOLD, now=NOW) is learns
+    assert bool(learned.amounts(IMAGES, now=NOW)) is learns

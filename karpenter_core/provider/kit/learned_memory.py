@@ -46,13 +46,23 @@ class LearnedMemory:
         self._readings: Final = _read(disk, now)
         self._written = now
 
-    def observe(self, instance_type: str, images: str, memory_bytes: int, *, now: datetime) -> bool:
+    def observe(
+        self,
+        instance_type: str,
+        images: str,
+        memory_bytes: int,
+        *,
+        sold_bytes: int,
+        now: datetime,
+    ) -> bool:
         """Record a node's `status.capacity.memory`; return True if the amount changes.
 
         Record only nodes with an image that their NodeClass would select today: other images report
-        other amounts.
+        other amounts. `sold_bytes` is the published memory of the type. A kubelet reports what it likes,
+        so more than that, or less than half of it, is not recorded: one compromised node would keep the
+        type from being launched.
         """
-        if memory_bytes <= 0:
+        if not sold_bytes <= 2 * memory_bytes <= 2 * sold_bytes:
             return False
         key = (instance_type, images)
         with self._lock:

@@ -49,9 +49,11 @@ def test_the_kubelet_is_on_the_last_data_disk_that_the_script_formats(
 )
 def test_only_a_node_with_the_chosen_image_teaches_its_memory(booted, chosen, is_learned):
     catalogue = SimpleNamespace(
-        _find=lambda _entry, _name: SimpleNamespace(image_id=chosen),
+        _find=lambda _entry, _name: SimpleNamespace(
+            image_id=chosen, inputs=SimpleNamespace(info=SimpleNamespace(memory_mib=1))
+        ),
         _now=lambda *_: None,
-        _learned=SimpleNamespace(observe=lambda *_, now: True),
+        _learned=SimpleNamespace(observe=lambda *_, sold_bytes, now: True),
     )
     found = InstanceTypeCatalogue.learn_memory(
         catalogue,

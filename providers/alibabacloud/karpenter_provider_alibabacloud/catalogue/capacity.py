@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.discovery.cluster import ClusterDetails
 
 __all__ = [
+    "MIB",
     "NodePods",
     "capacity_of",
     "configures_kubelet",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 from karpenter_core.errors import BadInputError, CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.kit.learned_memory import image_set
 from karpenter_core.provider.kit.type_listing import TypeListings
+from karpenter_provider_alibabacloud.catalogue.capacity import MIB
 from karpenter_provider_alibabacloud.catalogue.offerings import (
     MarketState,
     PriceList,
@@ -186,7 +187,13 @@ class InstanceTypeCatalogue:
         if not image_id or resolved.image_id != image_id:
             return False
         images = image_set([image_id])
-        return self._learned.observe(instance_type, images, memory_bytes, now=catalogue_inputs.now)
+        return self._learned.observe(
+            instance_type,
+            images,
+            memory_bytes,
+            sold_bytes=resolved.inputs.info.memory_mib * MIB,
+            now=catalogue_inputs.now,
+        )
 
     def _now(
         self, node_class: ECSNodeClass, catalogue_inputs: CatalogueInputs

@@ -129,7 +129,7 @@ def test_only_a_node_with_the_image_of_today_teaches(image: str):
 def test_learned_capacity_holds_for_its_image_alone_and_for_60_days():
     """Case 47."""
     world = World(LARGE)
-    world.learned.observe(LARGE, image_set(["img-amd"]), 7700 * MIB, now=NOW)
+    world.learned.observe(LARGE, image_set(["img-amd"]), 7700 * MIB, sold_bytes=8192 * MIB, now=NOW)
 
     assert world.list()[LARGE].capacity["memory"] == 7700 * MIB
     other = world.list(node_class(images=images("img-new")))

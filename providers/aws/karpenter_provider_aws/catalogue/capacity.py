@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.families.traits import FamilyTraits
     from karpenter_provider_aws.instance_type_info import InstanceTypeInfo
 
-__all__ = ["capacity_of", "ephemeral_storage_bytes", "estimated_memory_bytes"]
+__all__ = ["MIB", "capacity_of", "ephemeral_storage_bytes", "estimated_memory_bytes"]
 
 MIB: Final = 2**20
 GIB: Final = 2**30

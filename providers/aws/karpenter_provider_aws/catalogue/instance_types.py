@@ -20,6 +20,7 @@ from karpenter_core.provider.catalogue import InstanceType, Offering
 from karpenter_core.provider.kit.learned_memory import image_set
 from karpenter_core.provider.kit.recent_entries import RecentEntries
 from karpenter_core.provider.kit.type_listing import IDLE_LIFE, MOST_ENTRIES
+from karpenter_provider_aws.catalogue.capacity import MIB
 from karpenter_provider_aws.catalogue.offerings import RESOLVERS, MarketState, PriceList
 from karpenter_provider_aws.catalogue.requirements import TypeRequirements
 from karpenter_provider_aws.catalogue.resolution import ResolvedType, TypeResolver, node_class_key
@@ -201,7 +202,13 @@ class InstanceTypeCatalogue:
         if image is None or image.id != image_id:
             return False
         images = image_set(ami.id for ami in node_class.status.amis)
-        return self._learned.observe(instance_type, images, memory_bytes, now=catalogue_inputs.now)
+        return self._learned.observe(
+            instance_type,
+            images,
+            memory_bytes,
+            sold_bytes=self.info(instance_type).memory_mib * MIB,
+            now=catalogue_inputs.now,
+        )
 
     def _resolved(self, entry: _CacheEntry, instance_type: str) -> ResolvedType:
         resolved = entry.resolved.get(instance_type)

@@ -62,7 +62,9 @@ def test_learned_capacity_replaces_the_estimate_at_once():
     """Case 46."""
     world = World("m5.large", "m5.xlarge")
     before = world.list()
-    world.learned.observe("m5.large", image_set(["ami-1"]), 7_600_000 * KIB, now=NOW)
+    world.learned.observe(
+        "m5.large", image_set(["ami-1"]), 7_600_000 * KIB, sold_bytes=8_388_608 * KIB, now=NOW
+    )
     after = world.list()
 
     assert before["m5.large"].capacity["memory"] == 7577 * MIB
@@ -103,7 +105,9 @@ def test_only_a_node_with_the_image_of_today_teaches(image: str, expected: bool)
 def test_learned_capacity_of_other_images_does_not_count():
     """Case 46."""
     world = World("m5.large")
-    world.learned.observe("m5.large", image_set(["ami-1"]), 7_600_000 * KIB, now=NOW)
+    world.learned.observe(
+        "m5.large", image_set(["ami-1"]), 7_600_000 * KIB, sold_bytes=8_388_608 * KIB, now=NOW
+    )
 
     found = world.list(node_class(amis=[{"id": "ami-2", "requirements": []}]))
 
@@ -113,7 +117,9 @@ def test_learned_capacity_of_other_images_does_not_count():
 def test_learned_capacity_is_forgotten_after_60_days():
     """Case 46."""
     world = World("m5.large")
-    world.learned.observe("m5.large", image_set(["ami-1"]), 7_600_000 * KIB, now=NOW)
+    world.learned.observe(
+        "m5.large", image_set(["ami-1"]), 7_600_000 * KIB, sold_bytes=8_388_608 * KIB, now=NOW
+    )
     world.list()
 
     found = world.list(now=NOW + timedelta(days=60))

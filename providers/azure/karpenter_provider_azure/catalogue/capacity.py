@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVICTION_MEMORY_MIB",
+    "MIB",
     "OsDisk",
     "capacity_of",
     "default_max_pods",

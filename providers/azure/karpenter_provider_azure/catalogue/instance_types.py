@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.learned_memory import image_set
 from karpenter_core.provider.kit.type_listing import TypeListings
+from karpenter_provider_azure.catalogue.capacity import MIB
 from karpenter_provider_azure.catalogue.class_traits import class_exclusion, traits_of
 from karpenter_provider_azure.catalogue.offerings import (
     MarketState,
@@ -108,7 +109,9 @@ class InstanceTypeCatalogue:
         if resolved is None or not image_id or resolved.image_id.lower() != image_id.lower():
             return False
         images = image_set([resolved.image_id])
-        return self._learned.observe(instance_type, images, memory_bytes, now=now)
+        return self._learned.observe(
+            instance_type, images, memory_bytes, sold_bytes=resolved.size.memory_mib * MIB, now=now
+        )
 
     def _market(self, now: datetime) -> MarketState:
         return MarketState(
