@@ -271,7 +271,7 @@ class _NodeRanks:
         # Labels of a node that is yet to come are not all known: it may be what the pod asks for.
         terms = required_terms(pod.shape, self._aliases)
         return any(
-            node.requirements.compatible(term, allow_undefined=self._problem.well_known)
+            term.may_select(node.requirements, allow_undefined=self._problem.well_known)
             for term in terms
         )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from karpenter_core.api.labels import HOSTNAME, NODES
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.scheduling.problem import DaemonPod, ExistingNode
-from karpenter_core.scheduling.requirements import Requirements, read_expressions
+from karpenter_core.scheduling.requirements import NodeLabels, Requirements, read_expressions
 from karpenter_core.scheduling.resources import element_min, fits, merge, subtract
 from karpenter_core.scheduling.taints import first_untolerated
 from karpenter_core.state.node_pool_usage import is_launched, listed_types
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         PodView,
         Resources,
     )
-    from karpenter_core.scheduling.requirements import Requirement
     from karpenter_core.state.request_predictions import RequestPredictions
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
@@ -43,7 +42,6 @@ _PREFERENCE: Final = "PreferNoSchedule"
 _NAME_FIELD: Final = "metadata.name"
 _NO_NAME: Final = ""
 """That of a node that does not exist yet."""
-_NEGATIVE: Final = frozenset({"NotIn", "DoesNotExist"})
 
 
 def daemon_pods(snapshot: Snapshot, *, ignores_devices: bool) -> tuple[DaemonPod, ...]:
@@ -104,25 +102,23 @@ class _DaemonTerms:
     """A daemon pod with its selectors read: any one of `terms` must hold."""
 
     pod: DaemonPod
-    terms: tuple[tuple[_NodeFields, Requirements], ...]
+    terms: tuple[tuple[_NodeFields, NodeLabels], ...]
 
     @property
-    def terms_of_new_nodes(self) -> tuple[Requirements, ...]:
+    def terms_of_new_nodes(self) -> tuple[NodeLabels, ...]:
         """Those that a node without a name can meet."""
         return tuple(term for fields, term in self.terms if _admits_name(fields, _NO_NAME))
 
     def runs_on(self, name: str, labels: Mapping[str, str]) -> bool:
         """Tell whether a node with this name and these labels is selected."""
         return any(
-            _admits_name(fields, name)
-            and all(_admits(labels.get(key), item) for key, item in term.items())
-            for fields, term in self.terms
+            _admits_name(fields, name) and term.select(labels) for fields, term in self.terms
         )
 
     def may_run_on(self, requirements: Requirements, well_known: frozenset[str]) -> bool:
         """Tell whether a new node that these requirements describe may be selected."""
         return any(
-            requirements.compatible(term, allow_undefined=well_known)
+            term.may_select(requirements, allow_undefined=well_known)
             for term in self.terms_of_new_nodes
         )
 
@@ -152,12 +148,6 @@ def _of_new_nodes(daemons: Iterable[DaemonPod]) -> tuple[DaemonPod, ...]:
             shape = msgspec.structs.replace(daemon.shape, required_node_terms=kept)
             found.append(DaemonPod(name=daemon.name, shape=shape))
     return tuple(found)
-
-
-def _admits(value: str | None, requirement: Requirement) -> bool:
-    if value is None:
-        return requirement.operator in _NEGATIVE
-    return requirement.has(value)
 
 
 _NodeFields: TypeAlias = "tuple[NodeSelectorRequirement, ...]"
@@ -348,7 +338,10 @@ class ExistingNodeBuilder:
                 merge(
                     item.pod.shape.requests
                     for item in tolerating
-                    if any(it.requirements.intersects(term) for term in item.terms_of_new_nodes)
+                    if any(
+                        it.requirements.intersects(term.requirements)
+                        for term in item.terms_of_new_nodes
+                    )
                 ),
             )
             for it in types
@@ -372,28 +365,27 @@ def selects_node(
 ) -> bool:
     """Tell whether selector and required terms of a shape allow a node of this name and labels."""
     return any(
-        _admits_name(fields, name)
-        and all(_admits(labels.get(key), item) for key, item in term.items())
+        _admits_name(fields, name) and term.select(labels)
         for fields, term in _terms(shape, aliases)
     )
 
 
-def required_terms(shape: PodShape, aliases: Mapping[str, str]) -> tuple[Requirements, ...]:
+def required_terms(shape: PodShape, aliases: Mapping[str, str]) -> tuple[NodeLabels, ...]:
     """Return what a shape requires of a node that has no name yet: one of them must hold."""
     return tuple(term for fields, term in _terms(shape, aliases) if _admits_name(fields, _NO_NAME))
 
 
 def _terms(
     shape: PodShape, aliases: Mapping[str, str]
-) -> tuple[tuple[_NodeFields, Requirements], ...]:
+) -> tuple[tuple[_NodeFields, NodeLabels], ...]:
     """Return the fields and labels of each term that some node can meet."""
     selector = Requirements.from_labels(shape.node_selector, aliases=aliases)
     if not shape.required_node_terms:
-        return (((), selector),)
-    met: list[tuple[_NodeFields, Requirements]] = []
+        return (((), NodeLabels(selector, frozenset())),)
+    met: list[tuple[_NodeFields, NodeLabels]] = []
     for term in shape.required_node_terms:
         expressions = read_expressions(term.match_expressions, aliases=aliases)
-        labels = Requirements.all_of((*selector.values(), *expressions))
+        labels = NodeLabels.of((*selector.values(), *expressions))
         if labels is not None:
             met.append((term.match_fields, labels))
     return tuple(met)

@@ -210,9 +210,11 @@ def existing(*, closed=False, taints=(), requirements=None):
 )
 def test_taints_and_labels_admit_a_pod_to_a_node(monkeypatch, node, selects, is_taken):
     monkeypatch.setattr(buffer_room, "selects_node", lambda *_: selects)
-    monkeypatch.setattr(buffer_room, "required_terms", lambda *_: (False, selects))
-    if node.requirements is not None:
-        node.requirements = SimpleNamespace(compatible=lambda term, allow_undefined: term)
+    terms = [
+        SimpleNamespace(may_select=lambda _node, *, allow_undefined, it=it: it)
+        for it in (False, selects)
+    ]
+    monkeypatch.setattr(buffer_room, "required_terms", lambda *_: terms)
     ranks = _NodeRanks(SimpleNamespace(well_known=frozenset()), {}, {})
     pod = SimpleNamespace(shape=SimpleNamespace(tolerations=()))
     assert ranks.takes(node, pod) is is_taken

@@ -500,6 +500,25 @@ class TestExistingCapacity:
         assert question.problem.nodes[0].available["cpu"] == without - 1000
 
     @pytest.mark.parametrize(
+        ("labels", "counts"), [({}, False), ({"size": "small"}, True), ({"size": "huge"}, False)]
+    )
+    def test_a_daemon_runs_on_no_node_without_a_label_that_must_be_there(self, labels, counts):
+        """`Exists` and `NotIn` of one label are `NotIn` together, which a node without it meets."""
+        wants = node_term(("size", "Exists"), ("size", "NotIn", "huge"))
+        daemon = daemon_set(shape=pod_shape(cpu="1", owner_kind="DaemonSet", required=[wants]))
+        view, claim = node_and_claim("web")
+        web = (msgspec.structs.replace(view, labels={**view.labels, **labels}), claim)
+        launching = node_claim(
+            "new", requirements=[listing("m-4x")], requests={"cpu": "1"}, labels=labels
+        )
+        without = ask(synced_state(POOL, *web, launching)).problem.nodes
+        nodes = ask(synced_state(POOL, *web, launching, daemon)).problem.nodes
+        assert [
+            before.available["cpu"] - node.available["cpu"]
+            for before, node in zip(without, nodes, strict=True)
+        ] == [1000 * counts, 1000 * counts]
+
+    @pytest.mark.parametrize(
         ("terms", "left"),
         [
             ([(HOSTNAME, "Exists")], []),

@@ -11,8 +11,8 @@ from karpenter_core.scheduling.compiled.relaxation import node_alternatives
 
 if TYPE_CHECKING:
     from karpenter_core.api.records import PodShape, Resources
-    from karpenter_core.scheduling.compiled.relaxation import NodeLabels
     from karpenter_core.scheduling.problem import SchedulingProblem
+    from karpenter_core.scheduling.requirements import NodeLabels
 
 __all__ = ["CompiledDaemon", "read_daemons"]
 

@@ -17,8 +17,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from karpenter_core.errors import BadInputError
-from karpenter_core.scheduling.requirements import Requirement, Requirements, read_expressions
-from karpenter_core.scheduling.requirements.requirement import ABSENCE_OPERATORS
+from karpenter_core.scheduling.requirements import (
+    NodeLabels,
+    Requirement,
+    Requirements,
+    read_expressions,
+)
 from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION
 
 if TYPE_CHECKING:
@@ -36,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_PREFERENCES",
-    "NodeLabels",
     "RelaxationStep",
     "node_alternatives",
     "read_relaxation_steps",
@@ -46,31 +49,6 @@ MOST_PREFERENCES: Final = 50
 """Number of preferences of a kind that a pod may have: the heaviest; the others are given up at once."""
 
 _Preference = TypeVar("_Preference", "WeightedAffinityTerm", "PreferredNodeTerm")
-
-
-@dataclass(frozen=True, slots=True)
-class NodeLabels:
-    """The labels of nodes that match expressions select.
-
-    Labels that are `present` must be there, and `requirements` only say what they are not: `Exists` or
-    `Gt`, and `NotIn`, are `NotIn` by upstream's algebra, which a node without the label meets.
-    """
-
-    requirements: Requirements
-    present: frozenset[str]
-
-    @classmethod
-    def of(cls, requirements: Sequence[Requirement]) -> NodeLabels | None:
-        """Return what all requirements select; None where two of them exclude each other."""
-        met = Requirements.all_of(requirements)
-        if met is None:
-            return None
-        present = frozenset(
-            r.key
-            for r in requirements
-            if _requires_label(r) and met.get(r.key).operator in ABSENCE_OPERATORS
-        )
-        return cls(met, present)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,10 +198,3 @@ def _without_first_soft(spreads: Sequence[TopologySpread]) -> tuple[TopologySpre
     place = next(n for n, s in enumerate(remaining) if not s.is_hard)
     remaining[place] = remaining[-1]
     return tuple(remaining[:-1])
-
-
-def _requires_label(requirement: Requirement) -> bool:
-    """Whether a node without the label does not meet a requirement."""
-    if requirement.gte is not None or requirement.lte is not None:
-        return True
-    return requirement.operator in {"In", "Exists"}

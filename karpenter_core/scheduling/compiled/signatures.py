@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.arrays import Amounts
     from karpenter_core.scheduling.compiled.pod_classes import NodeConstraints
     from karpenter_core.scheduling.compiled.pools import CompiledPool
-    from karpenter_core.scheduling.compiled.relaxation import NodeLabels
     from karpenter_core.scheduling.compiled.reservations import Reservation
     from karpenter_core.scheduling.compiled.topology_axes import TopologyAxis
     from karpenter_core.scheduling.problem import SolveOptions
+    from karpenter_core.scheduling.requirements import NodeLabels
 
 __all__ = [
     "NO_DOMAIN",

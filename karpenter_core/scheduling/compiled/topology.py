@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import HOSTNAME
 from karpenter_core.errors import BadInputError
-from karpenter_core.scheduling.compiled.relaxation import NodeLabels
-from karpenter_core.scheduling.requirements import Requirements, read_expressions
+from karpenter_core.scheduling.requirements import NodeLabels, Requirements, read_expressions
 from karpenter_core.scheduling.selectors import PodSelector
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ at random, the smallest value is taken.
 All names are imported from here.
 """
 
+from karpenter_core.scheduling.requirements.node_labels import NodeLabels
 from karpenter_core.scheduling.requirements.requirement import Requirement, parse_integer
 from karpenter_core.scheduling.requirements.requirement_set import (
     RequirementConflict,
@@ -20,6 +21,7 @@ from karpenter_core.scheduling.requirements.requirement_set import (
 )
 
 __all__ = [
+    "NodeLabels",
     "Requirement",
     "RequirementConflict",
     "RequirementIncompatibility",
