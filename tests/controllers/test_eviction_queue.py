@@ -443,6 +443,29 @@ def test_a_pod_that_may_not_leave_has_all_of_its_grace_period_at_the_end(annotat
     play(scenario, node("web"), refusal=REFUSAL)
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ApiError('admission webhook "guard.example.com" denied the request: no', status=403),
+        ApiError("internal error", status=500),
+        ApiError("connection reset", status=0),
+    ],
+)
+def test_a_failing_eviction_takes_nothing_from_the_grace_period_at_the_end(refusal):
+    """As for a budget: an eviction that never succeeds is given up in time for a deletion."""
+
+    async def scenario(scene):
+        item = scene.running(grace=60)
+        due = scene.after(seconds=240)
+        scene.add(item, deadline=scene.after(seconds=300))
+        await scene.clock.sleep(300)
+        ((uid, grace, at),) = scene.server.deleted
+        assert (uid, grace) == (item.uid, 59)
+        assert due < at < due + timedelta(seconds=0.1)
+
+    play(scenario, node("web"), refusal=refusal)
+
+
 def test_temporary_protection_is_reported_until_it_expires():
     """Cases 108, 110: the pod is evicted once it has run for so long."""
 

@@ -21,7 +21,7 @@ from karpenter_core.controllers.reconciling.reconciler import (
     Reconciler,
     ReconcileResult,
 )
-from karpenter_core.errors import ApiError, NotFoundError
+from karpenter_core.errors import ApiError, KarpenterError, NotFoundError
 from karpenter_core.kube.resources import PODS
 from karpenter_core.lifecycle.node.drain import latest_start
 from karpenter_core.lifecycle.node.eviction import (
@@ -165,7 +165,11 @@ class EvictionQueue:
             case EvictionAction.DELETE:
                 return await self._delete(pod, entry, advice.grace_seconds)
             case EvictionAction.EVICT:
-                return await self._evict(pod, entry)
+                try:
+                    return await self._evict(pod, entry)
+                except KarpenterError:
+                    self._wake_in_time(pod, entry)
+                    raise
 
     async def _evict(self, pod: PodView, entry: _QueuedEviction) -> ReconcileResult:
         if self._surge_moves is not None and await self._surge_moves.holds(pod, entry.deadline):
@@ -211,14 +215,15 @@ class EvictionQueue:
         return ReconcileResult(requeue_after=seconds if left is None else min(seconds, left))
 
     def _retry_later(self, pod: PodView, entry: _QueuedEviction) -> ReconcileResult:
-        """Retry after the back-off, or earlier if the pod must be deleted before that.
+        """Retry after the back-off, or earlier if the pod must be deleted before that."""
+        self._wake_in_time(pod, entry)
+        return BOUNDED_RETRY
 
-        Otherwise the back-off would shorten the pod's own grace period.
-        """
+    def _wake_in_time(self, pod: PodView, entry: _QueuedEviction) -> None:
+        """Retry when the pod must be deleted: a back-off would shorten its own grace period."""
         left = self._seconds_left(pod, entry)
         if left is not None:
             self._reconciler.wake_after(pod.uid, left)
-        return BOUNDED_RETRY
 
     def _seconds_left(self, pod: PodView, entry: _QueuedEviction) -> float | None:
         """Return the seconds until the pod must be deleted to keep its grace period, if ever."""
