@@ -56,6 +56,7 @@ from karpenter_core.state.ledger_view import (
     UnseenClaim,
 )
 from karpenter_core.state.paused_pods import is_pause_of, pause_key
+from karpenter_core.state.pod_rules import grace_period
 from karpenter_core.state.tables import SnapshotTable, drop_entries, drop_everywhere
 
 if TYPE_CHECKING:
@@ -322,7 +323,7 @@ class Ledger:
         old = self._pod_deletions.get(pod.uid)
         if old is not None and old.timestamp == timestamp:
             return False
-        ends_at = shift_time(self._now, timedelta(seconds=grace))
+        ends_at = shift_time(self._now, grace_period(grace))
         self._pod_deletions.put(pod.uid, PodDeletion(timestamp, ends_at))
         return True
 

@@ -28,6 +28,7 @@ __all__ = [
     "DoNotDisrupt",
     "PodProtection",
     "do_not_disrupt",
+    "grace_period",
     "is_disruptable",
     "is_drainable",
     "is_evictable",
@@ -40,6 +41,8 @@ __all__ = [
 
 STUCK_AFTER: Final = timedelta(minutes=1)  # upstream default
 """Time after its deletion timestamp from which a pod no longer blocks the drain."""
+_LONGEST_GRACE: Final = timedelta(days=36_500)
+"""Longer grace periods than this lead out of the calendar."""
 _ALWAYS: Final = "true"
 _LEGACY: Final = ((DO_NOT_EVICT, "true"), (SAFE_TO_EVICT, "false"))
 """Annotations of older autoscalers, with the value that protects; other values are ignored."""
@@ -170,6 +173,14 @@ def is_evictable(pod: PodView, now: datetime) -> bool:
         and not tolerates_disruption(pod)
         and not do_not_disrupt(pod, now).is_active
     )
+
+
+def grace_period(seconds: int) -> timedelta:
+    """Return a grace period that a pod or its deletion states, bounded.
+
+    The API server accepts every 64-bit number: huge ones mean "never", and negative ones a second.
+    """
+    return timedelta(seconds=min(max(seconds, 0), _LONGEST_GRACE.total_seconds()))
 
 
 def tolerates_disruption(pod: PodView) -> bool:

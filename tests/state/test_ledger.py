@@ -186,6 +186,14 @@ def test_the_grace_period_of_a_pod_counts_from_when_its_deletion_was_seen(ledger
     assert ledger.view().pod_deletions == {}
 
 
+@pytest.mark.parametrize("grace_seconds", [10**12, 2**63 - 1])
+def test_a_grace_period_beyond_the_calendar_ends_in_a_century(ledger: Ledger, grace_seconds):
+    """Kubernetes allows any number of seconds."""
+    leaving = ending("web-1", EPOCH, grace_seconds=grace_seconds)
+    ledger.apply_event(ObjectObserved(leaving))
+    assert ledger.view().pod_deletions[leaving.uid].ends_at == at(days=36_500)
+
+
 def test_decisions_keep_their_first_time_and_errors_clear_places(ledger: Ledger):
     """Case 159: an error clears the place, not the time of the first decision."""
     ledger.apply_event(PodsDecided(placed={"p": "claim-1"}, at=at(seconds=1)))

@@ -7,8 +7,9 @@ the one before is gone. Pods whose grace period would overrun the node's deadlin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
+
+from karpenter_core.state.pod_rules import grace_period
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,7 @@ def latest_start(pod: PodView, deadline: datetime | None) -> datetime | None:
     grace = pod.shape.termination_grace_period_seconds
     if deadline is None or grace is None:
         return None
-    return deadline - timedelta(seconds=grace)
+    return deadline - grace_period(grace)
 
 
 def drain_wave(

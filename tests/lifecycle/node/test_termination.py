@@ -319,6 +319,18 @@ class TestDeadline:
         quick = running(deleted=after(seconds=100))
         assert not needs_force(quick, self.DEADLINE, after(seconds=90))
 
+    @pytest.mark.parametrize("grace", [10**11, 2**63 - 1])
+    def test_a_grace_period_beyond_the_calendar_is_cut_at_the_deadline(self, grace):
+        """Kubernetes allows any number of seconds, and some mean by it: never."""
+        eternal = running(grace=grace)
+        advice = eviction_advice(eternal, uid=eternal.uid, deadline=self.DEADLINE, now=EPOCH)
+        assert (advice.action, advice.grace_seconds) == (EvictionAction.DELETE, 300)
+        assert names(drain_wave([eternal], deadline=self.DEADLINE, now=EPOCH)) == [eternal.name]
+
+    def test_a_negative_grace_period_does_not_outlast_the_deadline(self):
+        """Kubernetes ends such a pod after a second."""
+        assert needs_force(running(grace=-(10**9)), self.DEADLINE, after(seconds=301))
+
     def test_without_deadline_nothing_is_forced(self):
         assert not needs_force(running(grace=6000), None, after(days=9))
 
