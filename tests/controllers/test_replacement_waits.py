@@ -74,6 +74,35 @@ def test_a_command_is_taken_back_while_its_replacement_is_still_ending(tmp_path)
     staged(tmp_path, scenario)
 
 
+def test_a_command_is_taken_back_when_a_replacement_that_was_ready_is_lost(tmp_path):
+    """The pods that should go there would have no node: the cloud may reclaim it while others boot."""
+
+    async def scenario(stage):
+        large, small = ({"requirements": [{**CPU, "values": [size]}]} for size in ("8", "4"))
+        web = deployment("web", 3, cpu="2100m", memory="1Gi")
+        await stage.begin(fixed(template=large), web, pods=3)
+        template = {**small, "startupTaints": [BOOT]}
+        registry = stage.scene.cluster.server.registry
+        registry.patch(NODE_POOLS, {"spec": {"template": {"spec": template}}}, "general", "")
+        await stage.until(lambda: len(stage.scene.nodes()) == 4)
+        *ready, slow = sorted(stage.claims - stage.first)
+        await stage.until(lambda: all(is_true(c, "Registered") for c in stage.scene.claims()))
+        for name in ready:
+            registry.patch(NODES, {"spec": {"taints": None}}, name, "")
+        await stage.until(lambda: sum(is_true(c, "Initialized") for c in stage.scene.claims()) == 3)
+        await stage.clock.sleep(5)
+        assert stage.tainted == stage.first
+
+        stage.scene.cluster.delete(NODE_CLAIMS, ready[0])
+
+        await stage.until(lambda: not stage.tainted & stage.first, seconds=10)
+        registry.patch(NODES, {"spec": {"taints": None}}, slow, "")
+        await stage.clock.sleep(10)
+        assert stage.leaving == set()
+
+    staged(tmp_path, scenario)
+
+
 def bulky(**affinity):
     """Pods that fill a node of eight cores but for one, each on a node of its own."""
     terms = [

@@ -89,6 +89,8 @@ class _RunningCommand:
     command: Command
     decision: Decision
     started_at: datetime
+    replacements: tuple[str, ...]
+    """Names of all replacements."""
     pending_replacements: list[str]
     """Names of the replacements that are not ready yet."""
     delete_after: datetime
@@ -217,6 +219,7 @@ class CommandQueue:
                     CommandRejection.CONFLICT, "a candidate is being removed already"
                 )
             return _CommandFailure(CommandRejection.LAUNCH, "not all replacements could be created")
+        created = tuple(name for name in names if name is not None)
         # Only now: the provisioner would otherwise launch replacements for the same pods.
         leaving_names = tuple(item.name for item in command.candidates)
         self._cluster_state.fold(DeletionMarked(names=leaving_names, cause=command.id))
@@ -227,7 +230,8 @@ class CommandQueue:
                 decision=decision,
                 started_at=self._steady.now(),
                 delete_after=self._steady.now(),
-                pending_replacements=[name for name in names if name is not None],
+                replacements=created,
+                pending_replacements=list(created),
             )
         )
         self._loop.wake()
@@ -343,13 +347,18 @@ class CommandQueue:
             await self._roll_back(entry, problem or late)
 
     def _check_replacements(self, entry: _RunningCommand) -> str:
-        """Remove ready replacements from the pending ones; return why one failed, if any did."""
+        """Remove ready replacements from the pending ones; return why one failed, if any did.
+
+        One that was ready may be lost while others start: pods would be evicted without a place.
+        """
         claims = self._cluster_state.snapshot().node_claims
         reason = str(entry.command.reason)
-        for name in tuple(entry.pending_replacements):
+        for name in entry.replacements:
             claim = claims.get(name)
             if claim is None or claim.is_deleting:
                 return f"replacement {name} failed"
+            if name not in entry.pending_replacements:
+                continue
             self._writer.publish(
                 command_notice(
                     claim.ref, "DisruptionLaunching", f"Launching NodeClaim: {reason}", reason
