@@ -8,8 +8,9 @@ import pytest
 
 from karpenter_core.controllers.disruption.execution import CommandQueue
 from karpenter_core.controllers.reconciling.passes import PassHealth
+from karpenter_core.disruption.command_queue import StaleDisruptionMark
 from karpenter_core.lifecycle.changes import NodePatch
-from karpenter_core.testing.state_builders import node, node_claim
+from karpenter_core.testing.state_builders import node, node_claim, synced_state
 from tests.controllers.clocks import TwoClocks
 
 CHOSEN = node_claim("web")
@@ -34,6 +35,17 @@ class Writer:
         self.written.append(("NodeClaim", found.name, reason))
 
 
+def make_queue(writer):
+    return CommandQueue(
+        writer=writer,
+        creator=None,
+        runtime=SimpleNamespace(clock=TwoClocks(), passes=PassHealth()),
+        freshness=None,
+        options=None,
+        records=None,
+    )
+
+
 @pytest.mark.parametrize(
     ("nodes", "claims", "is_marked"),
     [
@@ -46,17 +58,27 @@ class Writer:
 )
 async def test_a_candidate_is_marked_while_it_is_the_chosen_one(nodes, claims, is_marked):
     writer = Writer(nodes, claims)
-    queue = CommandQueue(
-        writer=writer,
-        creator=None,
-        runtime=SimpleNamespace(clock=TwoClocks(), passes=PassHealth()),
-        freshness=None,
-        options=None,
-        records=None,
-    )
+    queue = make_queue(writer)
     candidate = SimpleNamespace(name="web", node=node("n"), claim=CHOSEN)
     patch = NodePatch(labels={"marked": "yes"})
 
     assert await queue._taint_candidate(candidate, "drifted", lambda _: patch) is is_marked
     written = [("Node", "n", patch), ("NodeClaim", "web", "drifted")]
     assert writer.written == (written if is_marked else [])
+
+
+@pytest.mark.parametrize("queued", [(), ("node", "other"), ("chosen",)])
+async def test_marks_that_another_command_has_set_meanwhile_stay(queued):
+    """A command that is rolled back removes the marks of its nodes one after the other."""
+    claim = node_claim("web", stage="Initialized")
+    tainted = node("web", claim=claim, taints=("karpenter.sh/disrupted:NoSchedule",))
+    state = synced_state(claim, tainted)
+    ids = {"chosen": tainted.provider_id}
+    writer = Writer({}, {})
+    writer.cluster_state = SimpleNamespace(snapshot=state.snapshot)
+    queue = make_queue(writer)
+    queue._starting.update(ids.get(name, name) for name in queued)
+
+    await queue.remove_stale_marks([StaleDisruptionMark(node="web", claim="")])
+
+    assert bool(writer.written) is ("chosen" not in queued)

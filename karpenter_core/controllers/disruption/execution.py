@@ -415,8 +415,14 @@ class CommandQueue:
         await self._records.record_rolled_back(entry.decision, problem)
 
     async def remove_stale_marks(self, marks: Iterable[StaleDisruptionMark]) -> None:
-        """Remove marks of failed commands and ended processes; a failure is retried next pass."""
+        """Remove marks of failed commands and ended processes; a failure is retried next pass.
+
+        The marks of many nodes take a while to remove: another command may have set its own meanwhile.
+        """
         for mark in marks:
+            state_node = self._cluster_state.snapshot().state_node(mark.claim or mark.node)
+            if state_node is not None and state_node.provider_id in self.queued_provider_ids:
+                continue
             try:
                 await self._remove_mark(mark)
             except ApiError as error:
