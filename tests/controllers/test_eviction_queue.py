@@ -427,6 +427,41 @@ def test_a_deadline_long_past_still_leaves_a_second():
     play(scenario)
 
 
+@pytest.mark.parametrize(
+    ("granted", "deleted"), [(None, [1]), (30, [1]), (2, [1]), (1, []), (0, [])]
+)
+def test_a_pod_of_a_dead_node_is_deleted_once(granted, deleted):
+    """It stays for a minute, and its node asks every second; the API server only shortens a grace."""
+
+    async def scenario(scene):
+        item = msgspec.structs.replace(
+            scene.running(),
+            deletion_timestamp=scene.after(seconds=granted or 0),
+            deletion_grace_period_seconds=granted,
+        )
+        scene.cluster_state.fold(ObjectObserved(item))
+        deadline = scene.after(seconds=-1)
+        scene.add(item, deadline=deadline)
+        await scene.clock.sleep(0.5)
+        assert [result[1] for result in scene.server.deleted] == deleted
+
+        ending = msgspec.structs.replace(
+            item,
+            deletion_timestamp=scene.after(seconds=1),
+            deletion_grace_period_seconds=1,
+            resource_version=item.resource_version + 1,
+        )
+        scene.cluster_state.fold(ObjectObserved(ending))
+        for _ in range(60):
+            scene.add(ending, deadline=deadline)
+            await scene.clock.sleep(1)
+        assert [result[1] for result in scene.server.deleted] == deleted
+        assert scene.drained("") == len(deleted)
+        assert len(scene.queue) == 0
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("annotations", [{}, {DO_NOT_DISRUPT: "true"}, {SAFE_TO_EVICT: "false"}])
 def test_a_pod_that_may_not_leave_has_all_of_its_grace_period_at_the_end(annotations):
     """Case 89: by then its back-off is ten seconds, which are not taken from the pod."""

@@ -77,12 +77,20 @@ def eviction_advice(
         return EvictionAdvice(action=EvictionAction.DONE)
     if deadline is not None and needs_force(pod, deadline, now):
         grace = max(int((deadline - now).total_seconds()), 1)
+        if _has_grace_within(pod, grace):
+            return EvictionAdvice(action=EvictionAction.DONE)
         return EvictionAdvice(action=EvictionAction.DELETE, grace_seconds=grace)
     if not pod.is_active:
         return EvictionAdvice(action=EvictionAction.DONE)
     if not is_evictable(pod, now):
         return EvictionAdvice(action=EvictionAction.HOLD)
     return EvictionAdvice(action=EvictionAction.EVICT)
+
+
+def _has_grace_within(pod: PodView, seconds: int) -> bool:
+    """Tell whether a pod is being deleted with no more grace: the API server would change nothing."""
+    granted = pod.deletion_grace_period_seconds
+    return pod.is_terminating and granted is not None and granted <= seconds
 
 
 class EvictionVerdict(Enum):
