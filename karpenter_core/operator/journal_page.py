@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from karpenter_core.api.decisions import DISRUPT, PROVISION, decision_document
+from karpenter_core.api.decisions import DISRUPT, OBSERVE, PROVISION, decision_document
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ PATH: Final = "/debug/decisions"
 DEFAULT_LIMIT: Final = 100
 _LIMIT_DIGITS: Final = 9
 _PARAMETERS: Final = frozenset({"limit", "kind"})
-_KINDS: Final = (DISRUPT, PROVISION)
+_KINDS: Final = (DISRUPT, OBSERVE, PROVISION)
 
 
 def decisions_page(journal: DecisionJournal, query: Mapping[str, str]) -> bytes:

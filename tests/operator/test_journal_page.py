@@ -55,12 +55,19 @@ async def test_one_kind_may_be_selected(journal):
     assert ids(journal, limit="2", kind="provision") == ["id-198", "id-196"]
 
 
+async def test_the_comparisons_of_an_observer_may_be_selected(journal):
+    """`karpenter run --observe` records them as a kind of their own."""
+    await journal.record(decision(200, kind="observe"))
+
+    assert ids(journal, kind="observe") == ["id-200"]
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
         ({"limit": "-1"}, 'limit: "-1" is not a number of zero or more'),
         ({"limit": "many"}, 'limit: "many" is not a number of zero or more'),
-        ({"kind": "x"}, 'kind: "x" is none of disrupt, provision'),
+        ({"kind": "x"}, 'kind: "x" is none of disrupt, observe, provision'),
         ({"limits": "1"}, 'unknown parameter "limits"; known: kind, limit'),
     ],
 )
