@@ -126,7 +126,6 @@ class Setting:
     def of(cls, options: Sequence[tuple[str, ProcessOption]]) -> Self:
         """Make the value of one option, which several providers may share."""
         first = options[0][1]
-        defaults = dict.fromkeys(option.default_text for _, option in options)
         helps = dict.fromkeys(option.help for _, option in options)
         return cls(
             name=value_name(first.flag),
@@ -135,8 +134,19 @@ class Setting:
             form=_FORMS.get(first.flag, Form.SCALAR),
             schema=_or_null(_schema(first)),
             help=" / ".join(helps),
-            default=", ".join(each for each in defaults if each),
+            default=_default_text(options),
         )
+
+
+def _default_text(options: Sequence[tuple[str, ProcessOption]]) -> str:
+    """Return the default of an option; if its providers have several, each with their names."""
+    providers: dict[str, list[str]] = {}
+    for provider, option in options:
+        if option.default_text:
+            providers.setdefault(option.default_text, []).append(provider)
+    if len(providers) == 1:
+        return next(iter(providers))
+    return ", ".join(f"{default} ({', '.join(names)})" for default, names in providers.items())
 
 
 def chart_settings() -> list[Setting]:

@@ -59,7 +59,7 @@ SETTINGS: Final = (
         env="VM_MEMORY_OVERHEAD_PERCENT",
         default=0.065,
         help="Share of an instance type's memory that is assumed to be missing on its nodes, until one "
-        "of them has registered; 0.065 = 6.5 %.",
+        "of them has registered, such as 0.075 for 7.5 %.",
         falls_back=True,
     ),
     SettingSpec(

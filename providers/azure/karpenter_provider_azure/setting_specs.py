@@ -46,7 +46,8 @@ SETTINGS: Final = (
         flag="--vm-memory-overhead-percent",
         env="VM_MEMORY_OVERHEAD_PERCENT",
         default=0.075,
-        help="Share of a VM size's memory that is assumed to be missing on its nodes; 0.075 = 7.5 %.",
+        help="Share of an instance type's memory that is assumed to be missing on its nodes, until one "
+        "of them has registered, such as 0.075 for 7.5 %.",
         falls_back=True,
     ),
     *setting_specs(
