@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "add_examples", "examples_text"]
 
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
-    "run": ("karpenter run --providers kwok --cluster-name test",),
+    "run": (
+        "karpenter run --providers kwok --cluster-name test",
+        "karpenter run --observe --providers aws --cluster-name my-cluster",
+    ),
     "demo": (
         "karpenter demo",
         "karpenter demo --provider aws",

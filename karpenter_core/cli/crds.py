@@ -31,7 +31,10 @@ def crds(
         ManifestFormat, typer.Option("--output", "-o", help="Format of what is printed.")
     ] = ManifestFormat.YAML,
 ) -> None:
-    """Print the CustomResourceDefinitions that this version needs."""
+    """Print the CustomResourceDefinitions that this version needs.
+
+    Needs no cluster, and installs nothing: pass the output to kubectl.
+    """
     from karpenter_core.api.crd import crd_file_name, render_crd, render_yaml
     from karpenter_core.cli.written_files import writes_to
 

@@ -64,7 +64,8 @@ def plan(
 
     Without --offline it reads the current cluster (get and list only, nothing is changed) and plans
     for its pending pods. FILEs are added to the cluster as if they had been applied, which shows
-    the effect of a changed NodePool in advance.
+    the effect of a changed NodePool in advance. Settings come from the variables that `karpenter run`
+    reads, such as PROVIDERS and CLUSTER_NAME.
 
     With --offline it uses only the FILEs.
 

@@ -102,7 +102,10 @@ def _list(
         Literal["table", "json"], typer.Option("--output", "-o", help="Output format.")
     ] = "table",
 ) -> None:
-    """Show the installed plug-ins: the kinds they serve, and errors that prevent loading them."""
+    """Show the installed plug-ins: the kinds they serve, and errors that prevent loading them.
+
+    Exit code: 0 if all can be loaded together; 1 if not.
+    """
     listed, clash = list_plugins()
     if output == "json":
         document = {"plugins": [plugin._asdict() for plugin in listed], "problem": clash}

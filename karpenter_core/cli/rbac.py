@@ -57,7 +57,10 @@ def rbac(
         ManifestFormat, typer.Option("--output", "-o", help="Format of what is printed.")
     ] = ManifestFormat.YAML,
 ) -> None:
-    """Print the roles and bindings that this version needs."""
+    """Print the roles and bindings that this version needs.
+
+    Needs no cluster, and grants nothing: pass the output to kubectl. The service account is not part of it.
+    """
     import yaml
 
     from karpenter_core.provider.host.manager import load_plugins, missing_plugin

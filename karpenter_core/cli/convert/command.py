@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from karpenter_core.cli.cluster_source import OutputFormat
+from karpenter_core.cli.cluster_source import OutputFormat, help_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ _HAS_LOSSES: Final = 1
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("convert", no_args_is_help=True)(_convert)
+    app.command("convert", no_args_is_help=True, help=help_of(_convert))(_convert)
 
 
 def _convert(
@@ -51,6 +51,8 @@ def _convert(
     Needs no cluster. Converts Provisioners (v1alpha5), NodePools of v1beta1, workloads with older labels,
     and the older kinds of the installed providers, for example AWSNodeTemplates and Auto Scaling groups.
     Other objects are written unchanged. The report has a reason for each field that is not converted.
+
+    Exit code: 0 if everything was converted; 1 if a document or a field was not; 2 if files cannot be used.
     """
     from karpenter_core.cli.convert.checks import kubelet_fields, manifest_errors
     from karpenter_core.cli.convert.cluster_autoscaler import CLUSTER_AUTOSCALER_CONVERSIONS

@@ -51,7 +51,10 @@ def demo(
     ] = "kwok",
     kubeconfig: Annotated[
         Path | None,
-        typer.Option(help="Run the demo on this cluster instead of an embedded one."),
+        typer.Option(
+            help="Run the demo on this test cluster instead of an embedded one; the objects of the demo "
+            "are removed in the end."
+        ),
     ] = None,
     timeout_seconds: Annotated[
         float | None,
@@ -74,7 +77,12 @@ def demo(
         ),
     ] = False,
 ) -> None:
-    """Demonstrate autoscaling: nginx from 0 to 50 to 500 replicas and back, or events of a cloud."""
+    """Demonstrate autoscaling: nginx from 0 to 50 to 500 replicas and back, or events of a cloud.
+
+    Without --kubeconfig it needs neither a cluster nor a cloud account.
+
+    Exit code: 0 if every step had its result; 1 if one had not.
+    """
     if kubeconfig is None:
         _check_embedded_cluster()
     options = _DemoOptions(

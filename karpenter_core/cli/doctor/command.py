@@ -66,10 +66,15 @@ def _doctor(
         ),
     ] = False,
 ) -> None:
-    """Check plug-ins, clouds, CRDs and permissions (other options: those of `karpenter run`).
+    """Check settings, plug-ins, clouds, CRDs, permissions and workloads; change nothing.
+
+    Takes the options and variables of `karpenter run` too (`karpenter run --help`): run it in a pod of the
+    controller, or with its settings. Each finding has a remedy.
 
     With --offline FILE... it checks the objects in the files, such as a file of `karpenter snapshot`:
     whether NodePools are ready, and common mistakes in workloads, PodDisruptionBudgets and NodePools.
+
+    Exit code: 0 if no finding is an error; 1 if one is.
     """
     if take_over and offline:
         raise typer.BadParameter("--take-over reads the cluster: omit --offline")

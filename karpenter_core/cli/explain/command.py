@@ -72,6 +72,7 @@ def pod(
 
     The output includes the instance type that comes closest, and the required change. Reads the
     current cluster (get and list only) with the FILEs added, or with --offline only the FILEs.
+    Settings come from the variables that `karpenter run` reads.
 
     Exit code: 0 if there is an answer; 2 if the pod does not exist, or if files, settings or the
     cluster cannot be used.

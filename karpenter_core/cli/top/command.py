@@ -79,8 +79,8 @@ def top(
     """Show nodes, their requests and prices, and pending pods with reasons, live.
 
     Reads the current cluster (get, list and watch only, nothing is changed): it is listed once and then
-    watched. FILEs are added to it, or read alone with --offline; then, and without the right to watch, all
-    is read anew at each refresh. Bars compare the requests of pods with the allocatable
+    watched. FILEs are added to it, or read alone with --offline; with FILEs, and without the permission to
+    watch, everything is read anew at each refresh. Bars compare the requests of pods with the allocatable
     amounts of nodes; real usage is not read. Pods without a node have the reasons of `karpenter plan`.
 
     The key ? shows all keys. The live view needs the extra `tui` of karpenter-core.
