@@ -136,7 +136,8 @@ def start_tracing(settings: Settings) -> tuple[Tracer, Callable[[], None]] | Non
         otlp = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
     except ImportError as error:
         message = (
-            f"otlp-traces-endpoint: {error.name} is not installed; install karpenter-core[otel]"
+            f"otlp-traces-endpoint: {error.name} is not installed; in a checkout of karpenter-core: "
+            "pip install '.[otel]'"
         )
         raise SettingsError(message) from error
     _hear_libraries()

@@ -29,13 +29,13 @@ def install(monkeypatch: pytest.MonkeyPatch):
     return take
 
 
-def test_error_names_the_extra_of_a_provider_without_its_simulated_cloud(install):
+def test_error_names_what_to_install_for_a_provider_without_its_simulated_cloud(install):
     install(PROVIDER, OTHER)
     with pytest.raises(SettingsError) as raised:
         demo_kubelets.find_simulated_cloud("web")
     assert str(raised.value) == (
         "--provider web: its simulated cloud is not installed; install "
-        "karpenter-provider-web[demo], or choose one of: kwok, other"
+        "the distribution that has it, or choose one of: kwok, other"
     )
 
 
@@ -52,7 +52,7 @@ def test_error_names_the_module_that_a_simulated_cloud_lacks(install):
     install(
         PROVIDER, EntryPoint(name="web", value="no_such_module:cloud", group=demo_kubelets.GROUP)
     )
-    with pytest.raises(SettingsError, match=r"'no_such_module'.*karpenter-provider-web\[demo\]"):
+    with pytest.raises(SettingsError, match=r"'no_such_module'.*install its distribution again"):
         demo_kubelets.find_simulated_cloud("web")
 
 

@@ -103,7 +103,7 @@ def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     settings = Settings(otlp_traces_endpoint="http://127.0.0.1:1/v1/traces")
     before = list(logging.getLogger("opentelemetry").handlers)
-    with pytest.raises(SettingsError, match=r"install karpenter-core\[otel\]"):
+    with pytest.raises(SettingsError, match=r"pip install '\.\[otel\]'"):
         start_tracing(settings)
     assert logging.getLogger("opentelemetry").handlers == before
 

@@ -178,9 +178,14 @@ def test_only_selected_plugins_are_loaded():
 
 
 @pytest.mark.parametrize(
-    ("name", "remedy"), [("cloud", ""), ("aws", r"; install karpenter-core\[aws\]")]
+    ("name", "remedy"),
+    [
+        ("cloud", ""),
+        ("otel", ""),
+        ("aws", r"; in a checkout of karpenter-core: pip install \./providers/aws"),
+    ],
 )
-def test_the_error_for_a_missing_plugin_names_the_installed_ones_and_the_extra(name, remedy):
+def test_the_error_for_a_missing_plugin_names_the_installed_ones_and_the_command(name, remedy):
     points = entry_points("web", value="tests.provider.fakes:FakeProvider")
     with pytest.raises(
         PluginError, match=rf'"{name}" is not installed \(installed: web\){remedy}$'

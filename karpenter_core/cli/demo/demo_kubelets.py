@@ -43,7 +43,7 @@ def find_simulated_cloud(provider: str) -> AbstractContextManager[DemoCloud]:
         if entry_points(group=PROJECT, name=provider):
             raise SettingsError(
                 f"--provider {provider}: its simulated cloud is not installed; install "
-                f"karpenter-provider-{provider}[demo], or choose one of: {names}"
+                f"the distribution that has it, or choose one of: {names}"
             )
         raise SettingsError(
             f"--provider {provider}: there is no simulated cloud of that name; there are: {names}"
@@ -52,8 +52,8 @@ def find_simulated_cloud(provider: str) -> AbstractContextManager[DemoCloud]:
         return points_by_name[provider].load()()
     except ImportError as error:
         raise SettingsError(
-            f"--provider {provider}: the simulated cloud needs more than the provider does "
-            f"({error}); install karpenter-provider-{provider}[demo]"
+            f"--provider {provider}: a package that the simulated cloud needs is missing ({error}); "
+            "install its distribution again, with its requirements"
         ) from error
 
 

@@ -134,7 +134,8 @@ def _loaded(plugins: Plugins) -> list[_CheckResult]:
 
     if not plugins.providers:
         remedy = (
-            "install one, such as karpenter-core[kwok], or generate one with `karpenter plugin new`"
+            "install one, such as by `pip install ./providers/kwok` in a checkout of karpenter-core, or "
+            "generate one with `karpenter plugin new`"
         )
         return [_CheckResult("plug-ins", _error("no provider is installed", remedy))]
     names = ", ".join(f"{p.name} ({p.origin})" for p in plugins.providers.values())

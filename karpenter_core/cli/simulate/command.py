@@ -210,7 +210,7 @@ def _require_embedded_cluster() -> None:
     if find_spec("karpenter_core.sim") is None:
         raise SettingsError(
             "the embedded cluster is not installed, since images of clouds have none; use the image "
-            "karpenter-core-kwok, or install karpenter-core[kwok] with pip"
+            "karpenter-core-kwok, or a checkout of karpenter-core (`make demo` installs it)"
         )
 
 

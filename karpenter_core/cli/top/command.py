@@ -169,6 +169,6 @@ def _is_on_terminal() -> bool:
 def _require_textual() -> None:
     if find_spec("textual") is None:
         raise SettingsError(
-            "the live view needs textual: pip install 'karpenter-core[tui]'; "
+            "the live view needs textual; in a checkout of karpenter-core: pip install '.[tui]'; "
             "--once prints one frame without it"
         )

@@ -253,10 +253,17 @@ def load_plugins(
 
 
 def missing_plugin(name: str, *, installed: Iterable[str]) -> PluginError:
-    """Return the error for a plug-in that is not installed, with the extra that installs it."""
+    """Return the error for a plug-in that is not installed, with the command that installs it.
+
+    The command names a folder: no package index has these distributions.
+    """
     names = ", ".join(sorted(installed)) or "none"
-    extras = importlib.metadata.metadata("karpenter-core").get_all("Provides-Extra") or ()
-    remedy = f"; install karpenter-core[{name}]" if name in extras else ""
+    requirements = importlib.metadata.requires("karpenter-core") or ()
+    is_shipped = any(
+        each.partition(";")[0].strip() == f"karpenter-provider-{name}" for each in requirements
+    )
+    command = f"; in a checkout of karpenter-core: pip install ./providers/{name}"
+    remedy = command if is_shipped else ""
     return PluginError(f'plug-in "{name}" is not installed (installed: {names}){remedy}')
 
 

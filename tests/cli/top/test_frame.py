@@ -163,5 +163,5 @@ def test_without_textual_the_command_names_the_extra(monkeypatch, tmp_path, caps
     with pytest.raises(SystemExit) as ended:
         main(["top", *map(str, write_cluster(tmp_path))])
     assert ended.value.code == 2
-    assert "pip install 'karpenter-core[tui]'" in capsys.readouterr().err
+    assert "in a checkout of karpenter-core: pip install '.[tui]'" in capsys.readouterr().err
     assert "textual" not in sys.modules or command.find_spec("textual") is None
