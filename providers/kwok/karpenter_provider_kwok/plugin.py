@@ -99,7 +99,10 @@ class KwokProvider(ProviderPlugin["_StartedProvider"]):
 
         from karpenter_provider_kwok.commands import add_commands
 
-        kwok = typer.Typer(no_args_is_help=True, help="Show instances and catalogue of the simulated cloud of the provider kwok.")
+        kwok = typer.Typer(
+            no_args_is_help=True,
+            help="Show instances and catalogue of the simulated cloud of the provider kwok.",
+        )
         add_commands(kwok)
         app.add_typer(kwok, name="kwok")
 
