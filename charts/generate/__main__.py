@@ -1,6 +1,6 @@
 """Generates the parts of the charts that follow from the code; with `--write`, writes them.
 
-Generated are the CRDs as templates, the rights of the core and of each provider, the settings that
+Generated are the CRDs as templates, the permissions of the core and of each provider, the settings that
 the controller has, and their schema. Without `--write`, stale files are named, and the exit code is 1.
 """
 

@@ -1,4 +1,4 @@
-"""Splits what `karpenter rbac` renders into the rights of the core and those of each provider."""
+"""Splits what `karpenter rbac` renders into the permissions of the core and of each provider."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ OF_THE_CHART: Final = {
     "karpenter-service": "has no effect",
     "kubeconfig": "controllers in a cluster use its service account",
     "leader-election-kubeconfig": "needs a mounted file: controller.env",
-    "leader-election-namespace": "the namespace of the release, where the rights are",
+    "leader-election-namespace": "the namespace of the release, where the permissions are",
     "log-error-output-paths": "logErrorOutputPaths",
     "log-format": "logFormat",
     "log-level": "logLevel",
