@@ -407,6 +407,7 @@ class Process:
             read_objects=self._reads.objects,
             feature_gates=self.settings.feature_gates,
             fence=self._fence,
+            observing=self.settings.observe,
         )
 
     def _wake_task(self, plugin: str, task: str) -> None:

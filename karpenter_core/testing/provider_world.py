@@ -199,6 +199,8 @@ class ProviderWorld:
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     nodes: FakeNodes = field(default_factory=FakeNodes)
     fence: FakeFence = field(default_factory=FakeFence)
+    observing: bool = False
+    """Whether the process runs with `--observe`."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     woken: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     claims: dict[str, NodeClaim] = field(default_factory=dict[str, NodeClaim])
@@ -239,6 +241,7 @@ class ProviderWorld:
             read_claims=lambda: dict(self.claims),
             feature_gates=self.feature_gates,
             fence=self.fence,
+            observing=self.observing,
         )
 
     async def settle(self) -> None:

@@ -209,3 +209,6 @@ class ProviderContext:
     """The optional features that are on."""
     fence: LeaderFence = field(default_factory=UnfencedProcess)
     """A hook or task that makes several changes checks it before each of them."""
+    observing: bool = False
+    """Whether this process runs with --observe: NodeClasses are resolved without dry runs of launches, since
+    its credentials may permit reading alone."""

@@ -180,7 +180,7 @@ class NodeClassParts:
         validator = node_class_validator(
             clock,
             bootstrapper=self.bootstrapper,
-            dry_runs=LaunchDryRuns(clients),
+            dry_runs=None if services.context.observing else LaunchDryRuns(clients),
             launch=TrialRequestBuilder(
                 clients.region,
                 cluster_id=cluster_id,

@@ -189,7 +189,7 @@ class NodeClassParts:
             clock,
             checks=early_checks(settings, discovery.network),
             late_checks=late_checks(settings, catalogue.infos),
-            trial=None if settings.disable_dry_run else trial,
+            trial=None if settings.disable_dry_run or services.context.observing else trial,
         )
         self.resolver: Final = NodeClassResolver(
             NodeClassDiscovery(
