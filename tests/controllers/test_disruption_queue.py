@@ -382,6 +382,25 @@ class TestReplacement:
 
         staged(tmp_path, scenario)
 
+    def test_a_node_takes_pods_while_its_replacement_cannot_be_created(self, tmp_path):
+        """A policy or quota may refuse the claim for days, and passes try again."""
+
+        async def scenario(stage):
+            await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+            attempts = noted_times(stage, creation := matching("POST", "/nodeclaims"))
+            refusal = RequestFault(matches=creation, status=403, times=None)
+            stage.scene.cluster.frontend.faults.add(refusal)
+            stage.change()
+            for _ in range(300):
+                await stage.clock.sleep(1)
+                assert stage.tainted == stage.reasoned == set()
+            assert len(attempts) > 2
+
+            stage.scene.cluster.frontend.faults.remove(refusal)
+            await stage.until(lambda: stage.leaving == stage.first, seconds=400)
+
+        staged(tmp_path, scenario)
+
 
 class TestDeletion:
     def test_command_without_replacements_does_not_wait(self, tmp_path):

@@ -27,6 +27,7 @@ from karpenter_core.disruption.command import with_candidates
 from karpenter_core.disruption.command_queue import (
     StaleDisruptionMark,
     command_timeout,
+    find_stale_mark,
     is_being_interrupted,
 )
 from karpenter_core.disruption.drift_backoff import DriftBackoff
@@ -183,6 +184,7 @@ class CommandQueue:
         if problem is None:
             return True
         self._log.debug("disruption command not started", command=str(command), why=problem.why)
+        await self._remove_marks_of(command)  # a later pass may be far off, or fail in the same way
         if problem.rejection is CommandRejection.LAUNCH:
             kind, names = "NodePool", sorted({planned.pool for planned in command.replacements})
         else:
@@ -409,10 +411,14 @@ class CommandQueue:
             consolidation_type=str(command.decision),  # as upstream fills it
         ).inc(max(len(entry.pending_replacements), 1))
         self._record_drift_result(command, succeeded=False)
-        await self.remove_stale_marks(
-            StaleDisruptionMark(node=item.node.name, claim=item.name) for item in command.candidates
-        )
+        await self._remove_marks_of(command)
         await self._records.record_rolled_back(entry.decision, problem)
+
+    async def _remove_marks_of(self, command: Command) -> None:
+        """Remove the marks of a command that is not carried out, except from nodes that others remove."""
+        state_nodes = self._cluster_state.snapshot().state_nodes_by_claim
+        left = [state_nodes[item.name] for item in command.candidates if item.name in state_nodes]
+        await self.remove_stale_marks(mark for mark in map(find_stale_mark, left) if mark)
 
     async def remove_stale_marks(self, marks: Iterable[StaleDisruptionMark]) -> None:
         """Remove marks of failed commands and ended processes; a failure is retried next pass.
