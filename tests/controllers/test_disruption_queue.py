@@ -394,7 +394,9 @@ class TestReplacement:
             for _ in range(300):
                 await stage.clock.sleep(1)
                 assert stage.tainted == stage.reasoned == set()
-            assert len(attempts) > 2
+            first, second, third, *_ = attempts
+            assert 30 < second - first < 70
+            assert 60 < third - second < 130
 
             stage.scene.cluster.frontend.faults.remove(refusal)
             await stage.until(lambda: stage.leaving == stage.first, seconds=400)
@@ -582,6 +584,31 @@ class TestSeveral:
                 await stage.clock.sleep(1)
             assert {name for name in stage.first if name.startswith("other-")} == stage.leaving
             assert 2 <= len(tries) <= 8, "half a minute, one, two"
+
+        staged(tmp_path, scenario)
+
+    def test_a_pool_whose_claims_are_refused_does_not_hold_up_the_next(self, tmp_path):
+        """Each pass plans one command for drift, and would plan the refused one again."""
+
+        async def scenario(stage):
+            pools = [fixed(name, nodes="1") for name in ("general", "other")]
+            on_pool = [
+                deployment(name, 1, affinity=ALONE, nodeSelector={"karpenter.sh/nodepool": name})
+                for name in ("general", "other")
+            ]
+            await stage.begin(*pools, *on_pool, pods=2)
+            creation = matching("POST", "/nodeclaims")
+            refusal = RequestFault(
+                matches=lambda request: creation(request) and b"general-" in request.body,
+                status=403,
+                times=None,
+            )
+            stage.scene.cluster.frontend.faults.add(refusal)
+            stage.change("general")
+            await stage.clock.sleep(30)
+            stage.change("other")
+            old = {name for name in stage.first if name.startswith("other-")}
+            await stage.until(lambda: stage.leaving == old, seconds=120)
 
         staged(tmp_path, scenario)
 

@@ -220,6 +220,7 @@ class CommandQueue:
                 return _CommandFailure(
                     CommandRejection.CONFLICT, "a candidate is being removed already"
                 )
+            self._record_drift_result(command, succeeded=False)
             return _CommandFailure(CommandRejection.LAUNCH, "not all replacements could be created")
         created = tuple(name for name in names if name is not None)
         # Only now: the provisioner would otherwise launch replacements for the same pods.
