@@ -2,7 +2,8 @@
 
 The order is: claims without an instance, empty nodes, other nodes by the disruption cost of their
 pods, and last nodes that may not be disrupted, or have a pod that may not (upstream: only the latter).
-Among equal claims, drifted ones come first, then the youngest. Budgets and PodDisruptionBudgets do not
+Among equal claims, those that have not become usable in the time that a command waits come first (its
+replacement may have failed, and the node to be replaced works), then drifted ones, then the youngest. Budgets and PodDisruptionBudgets do not
 limit the number, because the user reduced the replicas; pods are drained as on every other node.
 """
 
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import DO_NOT_DISRUPT
-from karpenter_core.api.nodeclaim import DRIFTED
+from karpenter_core.api.nodeclaim import DRIFTED, INITIALIZED
+from karpenter_core.disruption.command_queue import command_timeout
 from karpenter_core.disruption.costs import disruption_cost, eviction_cost
 from karpenter_core.state.pod_rules import do_not_disrupt
 
@@ -43,21 +45,25 @@ def scale_down_order(
 
 def _rank(
     snapshot: Snapshot, claim: NodeClaim, now: datetime
-) -> tuple[int, bool, float, bool, float, str]:
+) -> tuple[int, bool, float, bool, bool, float, str]:
     created = claim.metadata.creation_timestamp
     youth = 0.0 if created is None else -created.timestamp()
-    tie = (not is_true(claim.status.conditions, DRIFTED), youth, claim.name)
+    conditions = claim.status.conditions
+    tie = (not is_true(conditions, DRIFTED), youth, claim.name)
     if not claim.status.provider_id:
-        return (_UNLAUNCHED, False, 0.0, *tie)
+        return (_UNLAUNCHED, False, 0.0, False, *tie)
+    is_in_time = is_true(conditions, INITIALIZED) or (
+        created is None or now - created < command_timeout(0)
+    )
     nodes = snapshot.nodes_of(claim)
     pods = [pod for node in nodes for pod in snapshot.pods_by_node.get(node.name, ())]
     protected = any(node.annotations.get(DO_NOT_DISRUPT) == "true" for node in nodes) or any(
         _is_protected(pod, now) for pod in pods
     )
     if not protected and all(pod.is_daemon for pod in pods):
-        return (_EMPTY, False, 0.0, *tie)
+        return (_EMPTY, False, 0.0, is_in_time, *tie)
     cost = disruption_cost((eviction_cost(pod.shape) for pod in pods), claim, now)
-    return (_IN_USE, protected, cost, *tie)
+    return (_IN_USE, protected, cost, is_in_time, *tie)
 
 
 def _is_protected(pod: PodView, now: datetime) -> bool:

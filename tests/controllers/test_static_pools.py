@@ -480,6 +480,28 @@ def test_drifted_nodes_get_their_replacement_first(tmp_path, limits, budget, mos
     run_controller(tmp_path, scenario)
 
 
+def test_empty_drifted_nodes_outlive_replacements_that_do_not_start(tmp_path):
+    """The pool has one node too many after a command that was rolled back: not a node that works."""
+
+    async def scenario(scene):
+        faults = tmp_path / "faults.json"
+        faults.write_text("[]")
+        counts = ClaimCounts(scene)
+        await grown(scene, count=2, arguments=(*ON, f"--kwok-faults-file={faults}"))
+        working = live(scene)
+        faults.write_text(json.dumps([{"fault": "failed-node"}]))
+        drift(scene)
+        await counts.watch(seconds=45 * 60)
+        assert set(working) <= set(live(scene))
+        assert len(counts.ever) > 3
+
+        faults.write_text("[]")
+        await scene.settle(lambda: set(working).isdisjoint(live(scene)), seconds=3600)
+        await scene.settle(lambda: all_ready(scene, 2))
+
+    run_controller(tmp_path, scenario)
+
+
 def test_a_limit_without_room_for_a_replacement_keeps_drifted_nodes(tmp_path):
     """Case 189: an Event says why."""
 

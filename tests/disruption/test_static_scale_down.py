@@ -119,3 +119,19 @@ def test_among_equals_drifted_claims_go_first_and_then_the_youngest(stage):
     found = order(claim("old", 0), claim("young", 5), claim("drifted", 1, DRIFTED))
 
     assert found == ["drifted", "young", "old"]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "stage", "first"),
+    [
+        (10, "Registered", "late"),
+        (10, "Initialized", "drifted"),
+        (9, "Registered", "drifted"),
+    ],
+)
+def test_a_claim_that_should_be_usable_by_now_goes_before_drifted_ones(minutes, stage, first):
+    """It may be a failed replacement of the drifted node, which works."""
+    late = node_claim("late", stage=stage, created=NOW - timedelta(minutes=minutes))
+    drifted = with_claim_conditions(node_claim("drifted", stage="Initialized"), DRIFTED, now=EPOCH)
+
+    assert order(late, drifted)[0] == first

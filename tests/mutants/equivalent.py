@@ -75,11 +75,16 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         [("karpenter_core/state/tables.py", "", f"_SHARE: Final = {share}") for share in (31, 33)],
         "when a table is merged decides how much is copied, not what it holds",
     ),
-    (
-        "karpenter_core/disruption/static_scale_down.py",
-        "_rank",
-        "return (_UNLAUNCHED, True, 0.0, *tie)",
-    ): "compared among claims without an instance only, which all have it",
+    **dict.fromkeys(
+        [
+            ("karpenter_core/disruption/static_scale_down.py", "_rank", f"return {changed}")
+            for changed in (
+                "(_UNLAUNCHED, True, 0.0, False, *tie)",
+                "(_UNLAUNCHED, False, 0.0, True, *tie)",
+            )
+        ],
+        "compared among claims without an instance only, which all have it",
+    ),
     **dict.fromkeys(
         [
             ("karpenter_core/disruption/simulation.py", "DisruptionSimulation.__init__", change)
