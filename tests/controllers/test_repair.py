@@ -108,6 +108,26 @@ def test_a_dead_node_is_kept_while_the_state_is_stale_and_replaced_as_soon_as_it
     run_controller(tmp_path, scenario)
 
 
+def test_a_dead_node_says_that_its_repair_is_refused(tmp_path):
+    """A webhook or policy protects the NodeClaim."""
+
+    async def scenario(scene):
+        _, (first,) = await grown(scene, 1, REPAIR)
+        (claim,) = names(scene.claims())
+        deletion = matching("DELETE", f"nodeclaims/{claim}")
+        refusal = RequestFault(matches=deletion, times=None, status=403)
+        scene.cluster.frontend.faults.add(refusal)
+        scene.cluster.kubelets.fail(first)
+        await scene.cluster.clock.sleep(15 * 60)
+        events = scene.events("WriteRefused")
+        assert {event["involvedObject"]["name"] for event in events} == {first}
+
+        scene.cluster.frontend.faults.remove(refusal)
+        await scene.settle(lambda: first not in names(scene.nodes()), seconds=240)
+
+    run_controller(tmp_path, scenario)
+
+
 def test_a_claim_that_is_gone_before_its_repair_needs_none(tmp_path):
     """The watch is about to show it: that is no failure."""
     failed = 'karpenter_reconcile_errors_total{controller="node.health"}'

@@ -20,6 +20,7 @@ from karpenter_core.controllers.reconciling.reconciler import (
     Reconciler,
     ReconcileResult,
 )
+from karpenter_core.controllers.reconciling.refusal_reports import reporting_refusals
 from karpenter_core.errors import NotFoundError
 from karpenter_core.lifecycle.node.repair import (
     RepairAction,
@@ -85,7 +86,11 @@ class NodeHealthController:
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._reconciler: Reconciler[str] = Reconciler(
             self.name,
-            self.reconcile,
+            reporting_refusals(
+                self.reconcile,
+                objects=lambda: self._cluster_state.snapshot().nodes,
+                publish=writer.publish,
+            ),
             runtime=runtime,
             backoff=ExponentialBackoff(base_seconds=0.1),
             concurrency=runtime.workers(*CONCURRENCY),
