@@ -372,6 +372,28 @@ def test_a_pod_past_the_deadline_is_deleted_despite_its_budget():
     play(scenario, refusal=REFUSAL)
 
 
+@pytest.mark.parametrize("status", [403, 500])
+def test_the_answer_that_denies_the_deletion_of_a_pod_is_an_event_of_the_node(status):
+    """The node outlives its deadline until the webhook or policy agrees; an error that passes is none."""
+    denial = "Deployment web is protected"
+
+    async def scenario(scene):
+        item = scene.running(grace=60)
+        scene.server.deletion = ApiError(denial, status=status)
+        scene.add(item, deadline=scene.after(seconds=20))
+        await scene.clock.sleep(60)
+        text = f"the API server denies the deletion (Pod=default/a): {denial}"
+        expected = {f"Failed to drain node, {text}"} if status == 403 else set()
+        assert set(scene.messages_of("FailedDraining")) == expected
+
+        scene.server.deletion = None
+        await scene.clock.sleep(11)
+        assert [result[:2] for result in scene.server.deleted] == [(item.uid, 1)]
+        assert len(scene.queue) == 0
+
+    play(scenario, node("web"))
+
+
 def test_a_pod_that_went_before_it_could_be_deleted_is_done_silently():
     """No disruption event is sent, and it is not counted."""
 

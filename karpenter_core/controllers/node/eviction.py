@@ -22,6 +22,7 @@ from karpenter_core.controllers.reconciling.reconciler import (
     ReconcileResult,
 )
 from karpenter_core.errors import ApiError, KarpenterError, NotFoundError
+from karpenter_core.kube.refusals import is_refusal
 from karpenter_core.kube.resources import PODS
 from karpenter_core.lifecycle.node.drain import latest_start
 from karpenter_core.lifecycle.node.eviction import (
@@ -29,6 +30,7 @@ from karpenter_core.lifecycle.node.eviction import (
     BACKOFF_CAP,
     EvictionAction,
     EvictionVerdict,
+    denied_deletion_notice,
     disrupted_notice,
     drain_reason,
     drained_pod_metric,
@@ -264,6 +266,11 @@ class EvictionQueue:
             )
         except NotFoundError:
             return self._forget(pod.uid)
+        except ApiError as error:
+            node = self._cluster_state.snapshot().nodes.get(entry.node)
+            if node is not None and is_refusal(error):
+                self._writer.publish(denied_deletion_notice(node_ref(node), pod, answer=str(error)))
+            raise
         if entry.deadline is not None:
             self._writer.publish(disrupted_notice(pod, entry.deadline, grace_seconds))
         self._writer.record_metrics((drained_pod_metric(self._reason(entry)),))

@@ -29,6 +29,7 @@ __all__ = [
     "EvictionAction",
     "EvictionAdvice",
     "EvictionVerdict",
+    "denied_deletion_notice",
     "disrupted_notice",
     "drain_reason",
     "drained_pod_metric",
@@ -194,7 +195,18 @@ def refused_notice(
     answer: str,
 ) -> Notice:
     """Return the Event on a node that names the pod that blocks the drain, and why: budgets, or an answer."""
-    why = _REFUSALS[verdict]
+    return _blocking_notice(node, pod, _REFUSALS[verdict], budgets=budgets, answer=answer)
+
+
+def denied_deletion_notice(node: ObjectRef, pod: PodView, *, answer: str) -> Notice:
+    """Return the Event on a node that names the pod that outlives its deadline, and why."""
+    why = "the API server denies the deletion"
+    return _blocking_notice(node, pod, why, budgets=(), answer=answer)
+
+
+def _blocking_notice(
+    node: ObjectRef, pod: PodView, why: str, *, budgets: Sequence[str], answer: str
+) -> Notice:
     message = f"Failed to drain node, {why} (Pod={pod.key})"
     if budgets:
         noun = "PodDisruptionBudget" if len(budgets) == 1 else "PodDisruptionBudgets"
