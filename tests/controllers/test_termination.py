@@ -344,6 +344,7 @@ class TestNodes:
             await scene.cluster.clock.sleep(90)
             assert cloud(scene, tmp_path)["terminated"] == []
             assert names(scene.nodes()) == names(scene.claims()) == {name}
+            assert any("it has a pod that cannot be parsed" in text for text in blocked(scene))
 
             scene.cluster.delete(PODS, "odd", namespace="default")
             await scene.settle(lambda: gone(scene, name), seconds=300)
@@ -470,7 +471,31 @@ class TestNodes:
         run_controller(tmp_path, scenario)
 
 
+def blocked(scene):
+    """Return the texts of Events that a node is not drained."""
+    return set(messages(scene, "FailedDraining"))
+
+
 class TestDeadline:
+    def test_a_deadline_that_cannot_be_read_is_named_and_holds_the_node(self, tmp_path):
+        """A user or a tool has written it; nobody knows which pods have to go."""
+        key = "karpenter.sh/nodeclaim-termination-timestamp"
+
+        async def scenario(scene):
+            _, name = await one_node(scene, pool(), deployment("web", 1))
+            registry = scene.cluster.server.registry
+            registry.patch(NODE_CLAIMS, {"metadata": {"annotations": {key: "soon"}}}, name)
+            scene.cluster.delete(NODES, name)
+            await scene.cluster.clock.sleep(90)
+            assert names(scene.nodes()) == {name}
+            (text,) = blocked(scene)
+            assert f'NodeClaim {name}: annotation {key} is "soon"' in text
+
+            registry.patch(NODE_CLAIMS, {"metadata": {"annotations": {key: None}}}, name)
+            await scene.settle(lambda: gone(scene, name), seconds=300)
+
+        run_controller(tmp_path, scenario)
+
     def test_a_grace_period_outweighs_budgets_and_annotations(self, tmp_path):
         """Cases 70, 88, 89, 95, 103: pods have their own grace period before the deadline."""
 

@@ -29,6 +29,7 @@ from karpenter_core.lifecycle.node.termination import (
     NodeTermination,
     NodeTerminationAction,
     disrupted_patch,
+    failed_draining_notice,
     node_termination,
 )
 from karpenter_core.lifecycle.nodeclaim.termination import (
@@ -120,6 +121,15 @@ class NodeTerminationController:
 
     async def reconcile(self, name: str) -> ReconcileResult:
         """Advance the termination of one deleted Node as far as possible."""
+        try:
+            return await self._advance(name)
+        except BadInputError as error:
+            node = self._cluster_state.snapshot().nodes.get(name)
+            if node is not None:
+                self._writer.publish(failed_draining_notice(node, str(error)))
+            raise
+
+    async def _advance(self, name: str) -> ReconcileResult:
         instance = InstanceState.UNKNOWN
         is_confirmed = False
         while True:

@@ -67,6 +67,7 @@ __all__ = [
     "NodeTermination",
     "NodeTerminationAction",
     "disrupted_patch",
+    "failed_draining_notice",
     "node_termination",
     "tainted_patch",
     "undisrupted_patch",
@@ -144,6 +145,17 @@ def undisrupted_patch(node: NodeView) -> NodePatch | None:
     return NodePatch(
         remove_taints=(DISRUPTED_NO_SCHEDULE,),
         remove_labels=(EXCLUDE_BALANCERS,) if is_ours else (),
+    )
+
+
+def failed_draining_notice(node: NodeView, why: str) -> Notice:
+    """Return the Event that a node is not drained yet."""
+    return Notice(
+        regarding=node_ref(node),
+        type="Warning",
+        reason="FailedDraining",
+        message=f"Failed to drain node, {why}",
+        dedupe=(node.name,),
     )
 
 
@@ -257,15 +269,7 @@ class _TerminationSteps:
         self._set_draining()
         names = names_text([pod.key for pod in waiting])
         text = f"{len(waiting)} pods are waiting to be evicted: {names}"
-        self.notices.append(
-            Notice(
-                regarding=node_ref(self.node),
-                type="Warning",
-                reason="FailedDraining",
-                message=f"Failed to drain node, {text}",
-                dedupe=(self.node.name,),
-            )
-        )
+        self.notices.append(failed_draining_notice(self.node, text))
         return self._wait(_POLL, drain_wave(waiting, deadline=deadline, now=self.now))
 
     def _set_draining(self) -> None:
