@@ -108,6 +108,7 @@ def _context(providers: Providers, name: str, folder: Path, settings: Settings) 
         wake=lambda _name: None,
         feature_gates=settings.feature_gates,
         fence=_ReadOnlyCluster(),
+        observing=settings.observe,
     )
 
 

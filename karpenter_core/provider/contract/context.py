@@ -210,5 +210,5 @@ class ProviderContext:
     fence: LeaderFence = field(default_factory=UnfencedProcess)
     """A hook or task that makes several changes checks it before each of them."""
     observing: bool = False
-    """Whether this process runs with --observe: NodeClasses are resolved without dry runs of launches, since
-    its credentials may permit reading alone."""
+    """Whether this process runs with --observe: NodeClasses are resolved without dry runs of launches, and
+    checks need no permission to change anything: its credentials may permit reading alone."""

@@ -57,8 +57,11 @@ class ProviderDoctor:
         cluster: ClusterReader,
         queue: InterruptionQueue | None,
         shifts: ZonalShiftReader,
+        observing: bool = False,
     ) -> None:
+        """With `observing` only the permissions of a process that launches nothing are checked."""
         self._clients: Final = clients
+        self._observing: Final = observing
         self._settings: Final = settings
         self._cluster: Final = cluster
         self._queue: Final = queue
@@ -77,11 +80,12 @@ class ProviderDoctor:
         yield DoctorCheck(
             run=self._check_cluster, remedy="set --cluster-endpoint, and check --cluster-name"
         )
-        queue = settings.interruption_queue
-        yield DoctorCheck(
-            run=self._check_queue,
-            remedy=f'check that the queue "{queue}" is in this account and region',
-        )
+        if not self._observing:  # an observer reads no queue
+            queue = settings.interruption_queue
+            yield DoctorCheck(
+                run=self._check_queue,
+                remedy=f'check that the queue "{queue}" is in this account and region',
+            )
         if settings.enable_zonal_shift:
             yield DoctorCheck(
                 run=self._check_shifts,
@@ -149,9 +153,10 @@ class ProviderDoctor:
             "ec2:DescribeSecurityGroups": partial(ec2.describe_security_groups, DryRun=True),
             "ec2:DescribeSpotPriceHistory": partial(ec2.describe_spot_price_history, DryRun=True),
             "ec2:DescribeSubnets": partial(ec2.describe_subnets, DryRun=True),
-            "ec2:CreateLaunchTemplate": self._try_launch_template,
             "ssm:GetParameter": lambda: self._clients.ssm.get_parameter(Name=_PARAMETER),
         }
+        if not self._observing:
+            tries["ec2:CreateLaunchTemplate"] = self._try_launch_template
         if not self._settings.isolated_vpc:
             tries["iam:GetInstanceProfile"] = lambda: self._clients.iam.get_instance_profile(
                 InstanceProfileName=_PROBE

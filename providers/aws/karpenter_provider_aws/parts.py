@@ -360,6 +360,7 @@ class ProviderParts:
             cluster=self.discovery.cluster,
             queue=self.interruption.sources.queue,
             shifts=services.shifts,
+            observing=services.context.observing,
         )
         self.hooks: Final = CloudHooks(
             resolve_node_class=self.node_class.resolver.resolve,

@@ -15,7 +15,7 @@ from karpenter_simulated_aws.testing import attempts
 from providers.aws.tests.interruption.cloud_world import CloudClock, World
 
 
-def doctor(world, *, clients=None, **changes):
+def doctor(world, *, clients=None, observing=False, **changes):
     clients = clients or world.clients
     name = world.aws.world.cluster
     settings = AwsSettings(cluster_name=name, **changes)
@@ -28,6 +28,7 @@ def doctor(world, *, clients=None, **changes):
         cluster=ClusterReader(clients, clock, settings, facts, network),
         queue=world.interruption_sources.queue,
         shifts=ZonalShiftReader(clients, clock, cluster=name, enabled=settings.enable_zonal_shift),
+        observing=observing,
     )
 
 
@@ -83,6 +84,14 @@ def test_a_permission_that_is_missing_is_named_with_a_remedy(world, action):
 
     assert action in found.message
     assert "docs/aws.md" in found.remedy
+
+
+def test_an_observer_needs_no_permission_to_launch_and_reads_no_queue(world):
+    with world.aws.deny("CreateLaunchTemplate"), world.aws.deny("ReceiveMessage"):
+        findings = doctor(world, observing=True).check()
+
+    assert {found.severity for found in findings} == {Severity.OK}
+    assert not [found for found in findings if "queue" in found.message]
 
 
 def test_a_gate_that_does_not_exist_is_a_warning(world):

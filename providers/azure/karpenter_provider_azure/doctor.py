@@ -69,9 +69,16 @@ class ProviderDoctor:
     """Checks credentials, permissions, the network of the cluster, and quotas."""
 
     def __init__(
-        self, arm: ArmClient, *, settings: AzureSettings, security_groups: SecurityGroupReader
+        self,
+        arm: ArmClient,
+        *,
+        settings: AzureSettings,
+        security_groups: SecurityGroupReader,
+        observing: bool = False,
     ) -> None:
+        """With `observing` no permission to change anything is needed."""
         self._arm: Final = arm
+        self._observing: Final = observing
         self._settings: Final = settings
         self._security_groups: Final = security_groups
         self._group: Final = resource_group_path(
@@ -89,7 +96,7 @@ class ProviderDoctor:
         return (
             *(
                 DoctorCheck(run=partial(self._check_actions, it), remedy=_REACH)
-                for it in needed_actions(self._settings)
+                for it in (() if self._observing else needed_actions(self._settings))
             ),
             DoctorCheck(run=self._check_subnet, remedy="correct --vnet-subnet-id"),
             DoctorCheck(

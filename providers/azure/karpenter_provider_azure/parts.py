@@ -122,4 +122,5 @@ class ProviderParts:
             services.arm,
             settings=services.settings,
             security_groups=self.network.security_groups,
+            observing=services.context.observing,
         )

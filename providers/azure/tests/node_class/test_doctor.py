@@ -38,11 +38,13 @@ WRITES = (
 def examine(settings, arm_of):
     """Return the findings under some settings."""
 
-    def run(**changes):
+    def run(*, observing=False, **changes):
         made = settings(**changes)
         arm = arm_of(made)
         groups = SecurityGroupReader(arm, HandClock(), node_resource_group=made.node_resource_group)
-        return ProviderDoctor(arm, settings=made, security_groups=groups).check()
+        return ProviderDoctor(
+            arm, settings=made, security_groups=groups, observing=observing
+        ).check()
 
     return run
 
@@ -70,6 +72,12 @@ def test_a_missing_permission_to_read_is_named(cloud, examine, action):
 
     assert action in found.message
     assert "is not permitted" in found.remedy
+
+
+@pytest.mark.parametrize("action", WRITES)
+def test_an_observer_needs_no_permission_to_change_anything(cloud, examine, action):
+    with cloud.permissions.take(action):
+        assert errors(examine(observing=True)) == []
 
 
 @pytest.mark.parametrize("action", WRITES)
