@@ -43,3 +43,18 @@ def test_nothing_but_the_value_is_left_on_disk(tmp_path):
         cache.write(number, now=NOW)
     (path,) = tmp_path.iterdir()
     assert json.loads(path.read_text())["value"] == 2
+
+
+def test_a_value_from_the_future_is_not_kept_for_ever(tmp_path):
+    """A clock that was wrong for a moment would otherwise keep it for years."""
+    cache = DiskCache(tmp_path, "types", version="1")
+    cache.write({"m5": 1}, now=NOW + MINUTE)
+    assert cache.read(now=NOW, max_age=MINUTE) == {"m5": 1}
+    cache.write({"m5": 1}, now=NOW + 2 * MINUTE)
+    assert cache.read(now=NOW, max_age=MINUTE) is None
+
+
+def test_content_that_is_nested_too_deeply_is_ignored(tmp_path):
+    cache = DiskCache(tmp_path, "types", version="1")
+    (tmp_path / "types.json").write_text("[" * 100_000)
+    assert cache.read(now=NOW, max_age=MINUTE) is None

@@ -110,3 +110,24 @@ def test_an_amount_that_no_kernel_reports_teaches_nothing(
 
     assert learned.observe("m5.large", IMAGES, memory_bytes, sold_bytes=SOLD, now=NOW) is learns
     assert bool(learned.amounts(IMAGES, now=NOW)) is learns
+
+
+def test_an_amount_from_the_future_expires_too(tmp_path: Path):
+    """A clock that was wrong for a moment would otherwise keep larger amounts out for years."""
+    wrong = NOW + timedelta(days=600)
+    LearnedMemory(disk(tmp_path), now=wrong).observe(
+        "m5.large", IMAGES, SOLD - KIB, sold_bytes=SOLD, now=wrong
+    )
+    disk(tmp_path).write(disk(tmp_path).read(now=wrong, max_age=timedelta()), now=NOW)
+    learned = LearnedMemory(disk(tmp_path), now=NOW)
+
+    assert learned.amounts(IMAGES, now=NOW) == {}
+    assert learned.observe("m5.large", IMAGES, SOLD, sold_bytes=SOLD, now=NOW)
+    assert learned.amounts(IMAGES, now=NOW) == {"m5.large": SOLD}
+
+
+def test_amounts_with_times_of_no_zone_are_ignored(tmp_path: Path):
+    disk(tmp_path).write([["m5.large", IMAGES, 7, "2026-03-01T00:00:00"]], now=NOW)
+    learned = LearnedMemory(disk(tmp_path), now=NOW)
+
+    assert learned.amounts(IMAGES, now=NOW) == {}

@@ -40,15 +40,19 @@ class DiskCache:
         self._log: FilteringBoundLogger = structlog.get_logger("cache")
 
     def read(self, *, now: datetime, max_age: timedelta) -> object:
-        """Return the value if it is not older than this, else None."""
+        """Return the value if it is not older than this, else None.
+
+        Nor may it be dated further in the future, as by a clock that was wrong: it would never be too
+        old.
+        """
         try:
             document: JsonObject = json.loads(self._path.read_text(encoding="utf-8"))
             written = datetime.fromisoformat(document["written"])
-            is_fresh = now - written <= max_age
+            is_fresh = abs(now - written) <= max_age
             if document["version"] != self._version or not is_fresh:
                 return None
             return document["value"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def write(self, value: object, *, now: datetime) -> None:

@@ -72,7 +72,7 @@ class LearnedMemory:
             changed = learned is None or memory_bytes < learned.memory_bytes
             self._readings[key] = _MemoryReading(memory_bytes, now)
             # The same amount again only lengthens the life: once a day is often enough on disk.
-            is_due = changed or now - self._written > timedelta(days=1)
+            is_due = changed or abs(now - self._written) > timedelta(days=1)
             if is_due:
                 self._written = now
         if is_due:
@@ -85,7 +85,7 @@ class LearnedMemory:
             return {
                 instance_type: seen.memory_bytes
                 for (instance_type, of), seen in self._readings.items()
-                if of == images and now - seen.last_seen < MEMORY_LIFE
+                if of == images and _counts(seen, now)
             }
 
     def by_image(
@@ -97,7 +97,7 @@ class LearnedMemory:
 
     def _current(self, key: tuple[str, str], now: datetime) -> _MemoryReading | None:
         seen = self._readings.get(key)
-        return seen if seen is not None and now - seen.last_seen < MEMORY_LIFE else None
+        return seen if seen is not None and _counts(seen, now) else None
 
     def _write(self, now: datetime) -> None:
         with self._writing:
@@ -105,9 +105,14 @@ class LearnedMemory:
                 rows = [
                     [instance_type, images, seen.memory_bytes, seen.last_seen.isoformat()]
                     for (instance_type, images), seen in sorted(self._readings.items())
-                    if now - seen.last_seen < MEMORY_LIFE
+                    if _counts(seen, now)
                 ]
             self._disk.write(rows, now=now)
+
+
+def _counts(seen: _MemoryReading, now: datetime) -> bool:
+    """Tell whether a reading is recent; a clock that was wrong may have dated it in the future."""
+    return abs(now - seen.last_seen) < MEMORY_LIFE
 
 
 def _read(disk: DiskCache, now: datetime) -> dict[tuple[str, str], _MemoryReading]:
@@ -117,9 +122,10 @@ def _read(disk: DiskCache, now: datetime) -> dict[tuple[str, str], _MemoryReadin
         return {}
     rows = cast("list[tuple[str, str, int, str]]", value)
     try:
-        return {
+        readings = {
             (str(name), str(images)): _MemoryReading(int(memory), datetime.fromisoformat(seen))
             for name, images, memory, seen in rows
         }
+        return {key: seen for key, seen in readings.items() if _counts(seen, now)}
     except (TypeError, ValueError):
         return {}
