@@ -255,7 +255,7 @@ class PriceReader:
         now = self._clock.now()
         if self._silent_until.get(question, now) > now:
             return False
-        return read_at is None or now - read_at >= period
+        return read_at is None or abs(now - read_at) >= period  # a date in the future too
 
     def _answers(
         self, ask: Callable[[Q], A | None], questions: Sequence[Q]

@@ -203,6 +203,22 @@ def test_old_prices_are_read_again(tmp_path: Path):
     assert asked == [(0, 0, 0), (0, 2, 0), (0, 2, 1), (1, 2, 1)]
 
 
+def test_prices_dated_in_the_future_are_read_again(tmp_path: Path):
+    """A clock that was wrong for a moment would otherwise keep them for as long as it was ahead."""
+    shop = PriceCloud(tmp_path)
+    right = shop.clock.at
+    shop.clock.at = right + timedelta(days=300)
+    shop.reader.consider([LARGE])
+    shop.reader.refresh()
+    shop.clock.at = right
+    shop.reader.consider([LARGE])
+    shop.clients.calls.clear()
+    shop.reader.refresh()
+
+    asked = [bool(shop.clients.asked(action)) for action in (PRICE, HISTORY, ADVICE)]
+    assert asked == [True, True, True]
+
+
 def test_a_price_that_did_not_change_is_no_change(tmp_path: Path):
     shop = PriceCloud(tmp_path)
     shop.reader.consider([LARGE])
