@@ -7,6 +7,7 @@ metric counts them, and one log line reports it.
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
@@ -42,6 +43,8 @@ class JournalFile:
         self._lost_counter: Final = lost
         self._file: int | None = None
         self._size = 0
+        self._is_regular = True
+        """Whether it is a file that grows, and no pipe or terminal."""
         self._is_broken = False
         self._log: FilteringBoundLogger = structlog.get_logger("journal")
         self._thread: Final = WriterThread("journal", self._write_now, size=QUEUE_SIZE)
@@ -71,25 +74,35 @@ class JournalFile:
             self._succeeded()
 
     def _append(self, line: bytes) -> None:
-        if self._file is not None and self._size + len(line) > self._max_bytes:
+        if self._file is not None and not self._is_in_place(self._file):
+            self._close_file()
+        file = self._open() if self._file is None else self._file
+        if self._is_regular and self._size and self._size + len(line) > self._max_bytes:
             self._close_file()
             self._path.replace(self._path.with_name(f"{self._path.name}.1"))
-        if self._file is None:
-            self._open()
-        assert self._file is not None  # noqa: S101 - opened above
+            file = self._open()
         rest = line
         while rest:
-            written = os.write(self._file, rest)
+            written = os.write(file, rest)
             self._size += written
             rest = rest[written:]
 
-    def _open(self) -> None:
+    def _is_in_place(self, file: int) -> bool:
+        """Tell whether the open file still has its name; others may have moved or removed it."""
+        try:
+            return os.path.samestat(os.fstat(file), self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    def _open(self) -> int:
         """Open the file; end a line that a full disk cut off, so that the next one is whole."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o640)
-        self._size = os.fstat(self._file).st_size
-        if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
-            self._size += os.write(self._file, b"\n")
+        self._file = file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o640)
+        status = os.fstat(file)
+        self._size, self._is_regular = status.st_size, stat.S_ISREG(status.st_mode)
+        if self._size and os.pread(file, 1, self._size - 1) != b"\n":
+            self._size += os.write(file, b"\n")
+        return file
 
     def _close_file(self) -> None:
         if self._file is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from datetime import UTC, datetime
 
@@ -135,3 +136,59 @@ def test_a_hanging_disk_blocks_no_caller(metrics, tmp_path, monkeypatch):
     released.set()
 
     assert lost(metrics, "queue_full") >= 9
+
+
+def test_a_file_that_cannot_be_moved_keeps_its_limit_and_is_reported_once(
+    opened, metrics, tmp_path, monkeypatch
+):
+    """As one that is mounted by itself: what does not fit is lost, and counted."""
+
+    def refuse(*_):
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(type(tmp_path), "replace", refuse)
+    with capture_logs() as logs:
+        opened(*range(10), max_bytes=1_000)
+
+    assert (tmp_path / "journal.jsonl").stat().st_size <= 1_000
+    assert lost(metrics, "write_failed") + len(ids(tmp_path / "journal.jsonl")) == 10
+    assert [line["log_level"] for line in logs] == ["error"]
+
+
+def test_a_file_above_its_limit_is_moved_before_the_first_line(opened, tmp_path):
+    """As after a start with a lower limit."""
+    opened(*range(10))
+    opened(10, max_bytes=1_000)
+
+    assert ids(tmp_path / "journal.jsonl") == ["decision-10"]
+
+
+def test_a_pipe_is_never_moved(opened, tmp_path):
+    """Nor is /dev/stdout: there is no file that would grow."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        opened(*range(10), path=pipe, max_bytes=1_000)
+        lines = os.read(reader, 10**6).splitlines()
+    finally:
+        os.close(reader)
+
+    assert [json.loads(line)["id"] for line in lines] == [f"decision-{n}" for n in range(10)]
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_file_that_others_move_or_remove_is_made_anew(metrics, tmp_path, moved):
+    """Decisions would otherwise go to a file that nobody finds."""
+    path = tmp_path / "logs" / "journal.jsonl"
+    file = JournalFile(path, max_bytes=10**6, lost=metrics.decision_journal_lost)
+    file._write_now(decision(1))
+    if moved:
+        path.rename(tmp_path / "rotated")
+    else:
+        shutil.rmtree(path.parent)
+    file._write_now(decision(2))
+    file._close_file()
+
+    assert ids(path) == ["decision-2"]
