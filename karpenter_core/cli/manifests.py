@@ -6,10 +6,12 @@ Each object keeps where it came from, so that a refusal names file, document and
 from __future__ import annotations
 
 import gzip
+import os
 import sys
 import zlib
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.cli.parsing import read_documents
@@ -17,7 +19,6 @@ from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from karpenter_core.api.json_objects import JsonObject
 
@@ -198,15 +199,26 @@ def read_files(paths: Iterable[Path]) -> Manifests:
 def manifest_files(path: Path) -> list[Path]:
     """Return the YAML and JSON files of a folder, by name, recursively; or the file itself.
 
+    Folders whose names begin with two dots are those that the links in a mounted ConfigMap point into.
+
     Raises:
-        BadInputError: a folder without such a file.
+        BadInputError: a folder without such a file, or of which a part cannot be read.
     """
     if not path.is_dir():
         return [path]
-    files = sorted(p for p in path.rglob("*") if p.suffix.lower() in _SUFFIXES and p.is_file())
+    files: list[Path] = []
+    for folder, inner, names in os.walk(path, onerror=_refuse_folder):
+        inner[:] = [name for name in inner if not name.startswith("..")]
+        found = (Path(folder, name) for name in names)
+        files += (each for each in found if each.suffix.lower() in _SUFFIXES and each.is_file())
+    files.sort()
     if not files:
         raise BadInputError(f"{path}: no YAML or JSON file in this folder")
     return files
+
+
+def _refuse_folder(error: OSError) -> None:
+    raise BadInputError(f"{error.filename}: cannot be read: {error.strerror}") from error
 
 
 def manifest_text(file: Path) -> tuple[str, str]:

@@ -177,6 +177,35 @@ def test_lists_folders_and_other_kinds_are_read(run, plan, tmp_path):
     assert "ignored: 1 of kind ConfigMap" in run(folder).err
 
 
+def test_the_folder_of_a_mounted_config_map_is_read_once(plan, tmp_path):
+    """Its files are links into a folder beside them, whose name begins with two dots."""
+    folder = tmp_path / "mounted"
+    (folder / "..2030_01_01").mkdir(parents=True)
+    write(folder / "..2030_01_01" / "all.yaml", POOL, pod("a"))
+    (folder / "..data").symlink_to("..2030_01_01")
+    (folder / "all.yaml").symlink_to("..data/all.yaml")
+
+    assert plan(folder)["nodeClaims"][0]["pods"] == ["shop/a"]
+
+
+def test_a_folder_of_which_a_part_may_not_be_read_is_refused(run, tmp_path, monkeypatch):
+    """A plan without its objects would be another one."""
+    folder = tmp_path / "manifests"
+    (folder / "closed").mkdir(parents=True)
+    write(folder / "pool.yaml", POOL)
+    scan = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    error = run(folder, code=2).err
+
+    assert f"{folder / 'closed'}: cannot be read: Permission denied" in error
+
+
 def test_pools_of_foreign_clouds_are_planned_with_the_given_catalogue(plan, tmp_path):
     """A NodeClass kind that no loaded provider serves is no obstacle to planning."""
     pool = json.loads(json.dumps(POOL))
