@@ -89,7 +89,7 @@ class HttpTransport:
         """The certificates that the API server's is checked against; empty for the system's."""
         configuration = self._login.configuration
         if configuration.ssl_ca_cert:
-            return Path(configuration.ssl_ca_cert).read_text()
+            return Path(configuration.ssl_ca_cert).read_text(encoding="utf-8", errors="replace")
         data = configuration.ca_cert_data
         return data if isinstance(data, str) else ""
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
-__all__ = ["Kubeconfig", "read_kubeconfig"]
+__all__ = ["Kubeconfig", "kubeconfig_exists", "read_kubeconfig"]
 
 _CLUSTER_FIELDS: Final[Mapping[str, type]] = {
     "server": str,
@@ -129,6 +129,21 @@ class Kubeconfig:
         return info
 
 
+def kubeconfig_exists(path: str) -> bool:
+    """Tell whether there is a file of this path, in which `~` is a user's home folder.
+
+    Raises:
+        SettingsError: that cannot be told, as in a folder of another user.
+    """
+    try:
+        Path(path).expanduser().stat()
+    except (FileNotFoundError, NotADirectoryError, RuntimeError):  # RuntimeError: no home folder
+        return False
+    except OSError as error:
+        raise SettingsError(f"kubeconfig {path}: {error.strerror or error}") from error
+    return True
+
+
 def read_kubeconfig(paths: str, context: str | None) -> Kubeconfig:
     """Read one context of a kubeconfig, or of several that are separated as in a search path.
 
@@ -137,7 +152,7 @@ def read_kubeconfig(paths: str, context: str | None) -> Kubeconfig:
     Raises:
         SettingsError: no file exists, one of them cannot be read, or the context cannot be used.
     """
-    files = [path for path in paths.split(os.pathsep) if path and Path(path).expanduser().exists()]
+    files = [path for path in paths.split(os.pathsep) if path and kubeconfig_exists(path)]
     if not files:
         raise SettingsError(f"kubeconfig {paths}: no such file")
     entries: dict[str, dict[str, _Entry]] = {"contexts": {}, "clusters": {}, "users": {}}

@@ -22,7 +22,7 @@ import structlog
 
 from karpenter_core.errors import SettingsError
 from karpenter_core.kube.exec_plugin import ExecPlugin
-from karpenter_core.kube.kubeconfig import read_kubeconfig
+from karpenter_core.kube.kubeconfig import kubeconfig_exists, read_kubeconfig
 from karpenter_core.kube.pacing import time_limit
 
 if TYPE_CHECKING:
@@ -253,8 +253,8 @@ def _choose_kubeconfig(kubeconfig: str | None, context: str | None) -> str | Non
 
 
 def _default_kubeconfig() -> str:
-    path = Path(_DEFAULT_KUBECONFIG).expanduser()
-    return str(path) if path.exists() else ""
+    exists = kubeconfig_exists(_DEFAULT_KUBECONFIG)
+    return str(Path(_DEFAULT_KUBECONFIG).expanduser()) if exists else ""
 
 
 def _from_service_account(clock: Clock) -> Login:
@@ -266,12 +266,12 @@ def _from_service_account(clock: Clock) -> Login:
     )
 
     configuration = Configuration()
+    token_file = _TokenFile(Path(SERVICE_TOKEN_FILENAME), clock)
     try:
         load_incluster_config(client_configuration=configuration)
-    except (ConfigException, OSError) as error:
+        token_file.refresh(configuration)
+    except (ConfigException, OSError, ValueError) as error:  # ValueError: no text, or empty
         raise SettingsError(f"the pod's service account cannot be used: {error}") from error
-    token_file = _TokenFile(Path(SERVICE_TOKEN_FILENAME), clock)
-    token_file.refresh(configuration)
     vars(configuration)["refresh_api_key_hook"] = token_file.refresh
     return Login(configuration, clock, in_cluster=True, token_file=token_file)
 

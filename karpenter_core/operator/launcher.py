@@ -140,6 +140,8 @@ def stop_on_signals(stop: asyncio.Event) -> None:
     def interrupt() -> None:
         if stop.is_set():
             loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
         stop.set()
 
     loop.add_signal_handler(signal.SIGTERM, stop.set)
@@ -185,9 +187,13 @@ async def _connect(settings: Settings, environment: Mapping[str, str]) -> Proces
 
 
 def _cache_folder(settings: Settings) -> Path:
-    folder = Path(settings.cache_folder or DEFAULT_CACHE).expanduser()
+    folder = Path(settings.cache_folder or DEFAULT_CACHE)
     try:
+        folder = folder.expanduser()
         folder.mkdir(parents=True, exist_ok=True)
+    except RuntimeError as error:
+        message = f"cache-folder: cannot make {folder}: the home folder is not known"
+        raise SettingsError(message) from error
     except OSError as error:
         message = f"cache-folder: cannot make {folder}: {error.strerror}"
         raise SettingsError(message) from error

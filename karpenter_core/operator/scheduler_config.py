@@ -91,6 +91,8 @@ def read_document(text: str, source: str) -> object:
 
     try:
         return yaml.load(text, Loader=StrictLoader)  # noqa: S506 - a safe loader
+    except RecursionError as error:
+        raise SettingsError(f"{source}: cannot be read as YAML: is nested too deeply") from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a number of thousands of digits
         message = f"{source}: cannot be read as YAML: {' '.join(str(error).split())}"
         raise SettingsError(message) from error

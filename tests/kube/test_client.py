@@ -234,6 +234,16 @@ async def test_a_plugins_expiry_is_honoured(tmp_path):
     assert seen == ["Bearer token-1", "Bearer token-2", "Bearer token-3", "Bearer token-3"]
 
 
+async def test_comments_beside_an_authority_may_have_any_encoding(tmp_path):
+    """OpenSSL passes over them."""
+    authority = CertificateAuthority(tmp_path / "pki").certificate_file.read_bytes()
+    file = tmp_path / "ca.crt"
+    file.write_bytes(b"# Beh\xf6rde\n" + authority)
+    trusted = {"certificate-authority": str(file)}
+    async with connected(kubeconfig(tmp_path / "k", "https://127.0.0.1:1", {}, **trusted)) as found:
+        assert found.ca_pem.encode().endswith(authority)
+
+
 async def test_both_sides_prove_themselves_over_tls(tmp_path):
     """The server by the cluster's authority, the client by its certificate."""
     authority = CertificateAuthority(tmp_path / "pki")

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -219,6 +220,36 @@ def test_a_kubeconfig_that_is_nested_too_deeply_is_refused(tmp_path):
     path.write_text("[" * 5_000)
     with pytest.raises(SettingsError, match=f"^kubeconfig {path}: is nested too deeply"):
         read_kubeconfig(str(path), None)
+
+
+def test_a_kubeconfig_in_a_folder_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    """As that of root for another user."""
+    path = write(tmp_path / "config", config())
+    stat = Path.stat
+
+    def refuse(self, **options):
+        if self == Path(path):
+            raise PermissionError(13, "Permission denied", path)
+        return stat(self, **options)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(SettingsError, match=f"^kubeconfig {path}: Permission denied"):
+        read_kubeconfig(path, None)
+
+
+def test_a_kubeconfig_that_links_to_itself_is_named(tmp_path):
+    path = tmp_path / "config"
+    path.symlink_to(path)
+    with pytest.raises(SettingsError, match=f"^kubeconfig {path}: Too many levels of symbolic"):
+        read_kubeconfig(str(path), None)
+
+
+def test_a_kubeconfig_of_an_unknown_user_is_not_found(tmp_path):
+    """There is no home folder to look in; other files of the list are read."""
+    path = write(tmp_path / "config", config())
+    assert read_kubeconfig(f"~nobody-of-this-name/config:{path}", None).context == "main"
+    with pytest.raises(SettingsError, match=r"^kubeconfig ~nobody-of-this-name/config: no such"):
+        read_kubeconfig("~nobody-of-this-name/config", None)
 
 
 async def test_a_token_that_is_no_text_is_refused(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from kubernetes.aio.client import Configuration
@@ -112,3 +113,32 @@ async def test_the_log_says_why_credentials_were_not_renewed(error, text):
     with capture_logs() as logs:
         await login._reload()
     assert [text in str(line["error"]) for line in logs] == [True]
+
+
+async def test_a_token_file_that_is_no_text_is_an_error_of_settings(monkeypatch, tmp_path):
+    token, authority = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_bytes(b"\xff\xfe")
+    authority.write_text("pem")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr("karpenter_core.kube.login._TOKEN_FILE", token)
+    library = "kubernetes.aio.config.incluster_config"
+    monkeypatch.setattr(f"{library}.SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(f"{library}.SERVICE_CERT_FILENAME", str(authority))
+
+    with pytest.raises(SettingsError, match="the pod's service account cannot be used: "):
+        await find_login(kubeconfig=None, context=None, clock=MovableClock())
+
+
+async def test_a_user_without_a_home_folder_has_no_kubeconfig(monkeypatch):
+    """As an arbitrary user ID in a container."""
+
+    def expanduser(_self):
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "expanduser", expanduser)
+    with pytest.raises(SettingsError, match="no cluster to connect to"):
+        await find_login(kubeconfig=None, context=None, clock=MovableClock())

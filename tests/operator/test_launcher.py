@@ -6,6 +6,8 @@ import asyncio
 import gc
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -65,6 +67,39 @@ def test_a_cache_folder_that_cannot_be_made_is_named(tmp_path):
     _, settings = load_process([f"--cache-folder={folder}"], ENVIRONMENT)
     with pytest.raises(SettingsError, match=f"cache-folder: cannot make {folder}: Not a dir"):
         launcher._cache_folder(settings)
+
+
+def test_a_cache_folder_without_a_home_folder_is_named():
+    """As for an arbitrary user ID in a container."""
+    _, settings = load_process(["--cache-folder=~nobody-of-this-name/cache"], ENVIRONMENT)
+    with pytest.raises(SettingsError, match=r"cache-folder: .*~nobody-of-this-name/cache.*home"):
+        launcher._cache_folder(settings)
+
+
+def test_a_second_interrupt_ends_the_process_at_once():
+    """Whatever holds up the end that the first one asked for."""
+    program = """
+import asyncio, os, signal
+from karpenter_core.operator.launcher import stop_on_signals
+
+async def run():
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    os.kill(os.getpid(), signal.SIGINT)
+    await stop.wait()
+    print("stopping", flush=True)
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(20)
+    finally:
+        await asyncio.sleep(20)
+
+asyncio.run(run())
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=15, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (-signal.SIGINT, "stopping\n")
 
 
 def test_plugins_bring_their_own_settings():

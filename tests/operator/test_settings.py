@@ -256,6 +256,7 @@ def test_a_bad_default_spread_stops_the_start(constraint, complaint):
     ("text", "complaint"),
     [
         ("podTopologySpread: {defaultConstraints: [", "cannot be read as YAML"),
+        ("[" * 5_000, "cannot be read as YAML: is nested too deeply"),
         ("spread: {}", 'unknown field "spread"'),
         ("podTopologySpread: {constraints: []}", 'unknown field "constraints"'),
         ("podTopologySpread: {defaultConstraints: 7}", "must be a list"),
