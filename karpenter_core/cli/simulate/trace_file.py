@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -22,7 +23,7 @@ from karpenter_core.cli.simulate.workload import PodArrival, Workload
 from karpenter_core.errors import BadInputError, SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from karpenter_core.api.json_objects import JsonObject
@@ -41,6 +42,8 @@ LABEL: Final = "label:"
 
 _DEFAULT: Final = (ARRIVAL, DURATION, END, NAME, SELECTOR, CPU, MEMORY)
 _TIMES: Final = {"s": 1.0, "ms": 0.001, "m": 60.0, "h": 3600.0}
+_SHOWN: Final = 60
+"""Length to which cells are cut in messages."""
 _UNITS: Final = frozenset({"n", "u", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"})
 
 
@@ -108,12 +111,14 @@ def read_trace(file: Path, trace_format: TraceFormat, *, duration: float) -> Wor
         BadInputError: a row cannot be used; names file, line, column and value.
     """
     name, text = manifest_text(file)
-    reader = csv.DictReader(text.splitlines())
-    columns = _present(name, reader.fieldnames or (), trace_format)
+    reader = csv.DictReader(text.splitlines(), strict=True)
+    with _names_line(name, reader):
+        header = reader.fieldnames or ()
+    columns = _present(name, header, trace_format)
     shapes: dict[tuple[str, ...], JsonObject] = {}
     arrivals = [
         arrival
-        for row in reader
+        for row in _rows(name, reader)
         if (
             arrival := _arrival(
                 _Row(row, columns, f"{name}, line {reader.line_num}"), shapes, trace_format.speed
@@ -123,6 +128,31 @@ def read_trace(file: Path, trace_format: TraceFormat, *, duration: float) -> Wor
     ]
     arrivals.sort(key=lambda each: each.at)
     return Workload(arrivals=tuple(arrivals))
+
+
+@contextmanager
+def _names_line(name: str, reader: csv.DictReader[str]) -> Generator[None]:
+    """Name the line with which a row begins that is no CSV: an open quotation mark takes in the rest.
+
+    Raises:
+        BadInputError: the text is not CSV.
+    """
+    line = reader.line_num + 1
+    try:
+        yield
+    except csv.Error as error:
+        raise BadInputError(f"{name}, line {line}: is not CSV: {error}") from error
+
+
+def _rows(
+    name: str, reader: csv.DictReader[str]
+) -> Iterator[Mapping[str | None, str | list[str] | None]]:
+    while True:
+        with _names_line(name, reader):
+            row = next(reader, None)
+        if row is None:
+            return
+        yield row
 
 
 def _present(
@@ -182,8 +212,10 @@ class _Row:
             try:
                 seconds = parse_duration(text) / timedelta(seconds=1)
             except ValueError:
-                raise self._error(name, "is neither a number nor a duration") from None
-        if not math.isfinite(seconds) or seconds < 0:
+                seconds = math.nan
+        if not math.isfinite(seconds):
+            raise self._error(name, "is neither a number nor a duration")
+        if seconds < 0:
             raise self._error(name, "must not be negative")
         return seconds
 
@@ -203,7 +235,9 @@ class _Row:
 
     def _error(self, name: str, problem: str) -> BadInputError:
         column = self.columns[name].name
-        return BadInputError(f'{self.where}: column "{column}": "{self.text(name)}" {problem}')
+        text = self.text(name)
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        return BadInputError(f'{self.where}: column "{column}": "{shown}" {problem}')
 
 
 def _arrival(row: _Row, shapes: dict[tuple[str, ...], JsonObject], speed: float) -> PodArrival:

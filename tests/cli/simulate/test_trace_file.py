@@ -81,6 +81,10 @@ def test_rows_after_the_end_are_left_out(read):
             'line 2: column "arrival": "soon" is neither a number nor a duration',
         ),
         ("arrival,cpu\n-1,1\n", 'line 2: column "arrival": "-1" must not be negative'),
+        ("arrival\n1e400\n", 'line 2: column "arrival": "1e400" is neither a number nor'),
+        ('arrival,cpu\n0,1\n0,"1\n0,1\n', "line 3: is not CSV: unexpected end of data"),
+        ('arrival,cpu\n0,"' + "1\n" * 140_000, "line 2: is not CSV: field larger than"),
+        ('arrival,"cpu\n0,1\n', "line 1: is not CSV: unexpected end of data"),
         ("arrival,cpu\n,1\n", 'line 2: column "arrival": is empty'),
         ("arrival,cpu\n0,1\n1,x\n", 'line 3: column "cpu": "x" is no quantity'),
         ("arrival,end\n10,5\n", "line 2: the pod ends (5) before it arrives (10)"),
@@ -115,3 +119,9 @@ def test_columns_that_cannot_be_read_are_refused(columns, message):
     """With the field."""
     with pytest.raises(SettingsError, match=re.escape(message)):
         parse_columns(columns)
+
+
+def test_a_long_cell_is_cut_in_the_message(read):
+    with pytest.raises(BadInputError) as error:
+        read("arrival\n" + "x" * 9_999 + "\n")
+    assert len(str(error.value)) < 300
