@@ -75,7 +75,8 @@ def burst_setting(annotations: Mapping[str, str]) -> Fraction | None:
     if text == "true":
         return DEFAULT_QUANTILE
     try:
-        quantile = Fraction(text)
+        # One with an exponent might have a thousand million digits.
+        quantile = Fraction(0) if "e" in text.lower() else Fraction(text)
     except (ValueError, ZeroDivisionError):
         quantile = Fraction(0)
     if not 0 < quantile <= 1:
@@ -89,11 +90,16 @@ def with_arrivals(
 ) -> BurstHistory:
     """Return the history with the pods that were created since it was updated last.
 
-    A new history begins at `now`: pods that exist already are no burst.
+    A new history begins at `now`: pods that exist already are no burst. One that is ahead by a day or
+    more was dated by a clock that was wrong, and goes on from `now`.
     """
     until = now - LAG
     if history is None:
         return BurstHistory(until=until, interval=_interval(until))
+    if history.until - until >= timedelta(days=1):
+        today = _interval(until) // _INTERVALS_PER_DAY
+        days = {day: sizes for day, sizes in history.days.items() if day <= today}
+        return BurstHistory(until=until, days=days, interval=_interval(until))
     if until <= history.until:
         return history
     counts = Counter(_interval(each) for each in created if history.until < each <= until)
@@ -167,7 +173,14 @@ def read_history(annotations: Mapping[str, str]) -> BurstHistory | None:
             interval=_count(found["interval"]),
             arrivals=_count(found["arrivals"]),
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (
+        AttributeError,
+        KeyError,
+        OverflowError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         message = f"annotation {HISTORY} cannot be read ({error}); remove it to start anew"
         raise ValueError(message) from error
 

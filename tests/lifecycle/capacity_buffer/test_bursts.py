@@ -80,6 +80,18 @@ def test_bursts_are_forgotten_after_a_week():
     assert replicas(with_arrivals(history, (), now=now + timedelta(days=1))) == 0
 
 
+def test_a_history_from_the_future_goes_on_from_now():
+    """A clock that was wrong for a moment would otherwise stop the count until then."""
+    history, now = after(3)
+    ahead = now + timedelta(days=2)
+    history = with_arrivals(history, [ahead - timedelta(hours=1)] * 40, now=ahead)
+
+    history = with_arrivals(history, (), now=now)
+    assert replicas(history, 1) == 3
+    history = with_arrivals(history, [now + MINUTE] * 7, now=now + timedelta(hours=1))
+    assert replicas(history, 1) == 7
+
+
 def test_pods_that_exist_already_are_no_burst():
     assert replicas(with_arrivals(None, [START - MINUTE] * 100, now=START)) == 0
 
@@ -137,7 +149,7 @@ def test_automatic_size_is_opt_in(text, quantile):
     assert burst_setting(annotations) == quantile
 
 
-@pytest.mark.parametrize("text", ["yes", "", "0", "1.5", "-1", "nan", "1/0", "95%"])
+@pytest.mark.parametrize("text", ["yes", "", "0", "1.5", "-1", "nan", "1/0", "95%", "1e-999999999"])
 def test_a_setting_that_cannot_be_read_is_refused(text):
     with pytest.raises(ValueError, match=SIZE_FROM_BURSTS):
         burst_setting({SIZE_FROM_BURSTS: text})
@@ -153,6 +165,8 @@ def test_a_setting_that_cannot_be_read_is_refused(text):
         '{"until":"2030-01-01T00:00:00+00:00","days":{"x":{}},"interval":0,"arrivals":0}',
         '{"until":"2030-01-01T00:00:00+00:00","days":{"1":{"3":-1}},"interval":0,"arrivals":0}',
         '{"until":"2030-01-01T00:00:00+00:00","days":{"1":3},"interval":0,"arrivals":0}',
+        '{"until":"0001-01-01T00:00:00+14:00","days":{},"interval":0,"arrivals":0}',
+        "[" * 100_000,
     ],
 )
 def test_a_history_that_cannot_be_read_is_refused(text):
