@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, WELL_KNOWN, ZONE
 from karpenter_core.errors import BadInputError
-from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.requirements import Requirement, Requirements, parse_integer
 from tests.properties import with_examples
 
 MAX_INT64 = 2**63 - 1
@@ -367,3 +367,16 @@ def test_any_value_is_allowed_or_empty(requirement):
     """The chosen value is one of the allowed ones."""
     value = requirement.any_value()
     assert requirement.has(value) if value else requirement.operator == "DoesNotExist"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0), ("-0", 0), ("+7", 7), ("-12", -12), ("0" * 5_000 + "7", 7), ("0" * 5_000, 0),
+        (str(MAX_INT64), MAX_INT64), (str(MAX_INT64 + 1), None), ("9" * 5_000, None),
+        ("", None), ("-", None), ("1.0", None), (" 1", None), ("1_0", None), ("\u0661", None),
+    ],
+)  # fmt: skip
+def test_integers_have_64_bits_however_long_their_texts_are(text, number):
+    """Python converts no text of thousands of digits; any pod may have one."""
+    assert parse_integer(text) == number

@@ -21,7 +21,7 @@ MIN_INT64: Final = -(2**63)
 ABSENCE_OPERATORS: Final = frozenset({"NotIn", "DoesNotExist"})
 """The operators that a node without the label meets."""
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_INTEGER: Final = re.compile(r"([+-]?)0*([0-9]{1,19})")
 _SHOWN_VALUES: Final = 5
 
 
@@ -247,9 +247,10 @@ class Requirement:
 
 def parse_integer(text: str) -> int | None:
     """Read a 64-bit integer; None for anything else."""
-    if _INTEGER.fullmatch(text) is None:
+    match = _INTEGER.fullmatch(text)
+    if match is None:
         return None
-    number = int(text)
+    number = int("".join(match.groups()))
     return number if MIN_INT64 <= number <= MAX_INT64 else None
 
 
