@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ReturnRule", "return_rule", "return_rule_error"]
 
+_MOST_DIGITS: Final = 18
+"""Digits of a number of nodes; Python converts no text of thousands."""
 _DEFAULT_BUDGET: Final = "1"
 
 
@@ -68,7 +70,7 @@ def _read(pool: NodePool) -> ReturnRule | None:
         raise BadInputError(f'annotation {RETURN_AFTER}: "{text}" is not a duration') from error
     budget = annotations.get(RETURN_BUDGET, _DEFAULT_BUDGET)
     number = budget.removesuffix("%")
-    if not (number.isascii() and number.isdigit()):
+    if not (number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS):
         raise BadInputError(
             f'annotation {RETURN_BUDGET}: "{budget}" is neither a number nor a percentage'
         )

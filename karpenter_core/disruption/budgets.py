@@ -37,6 +37,8 @@ __all__ = [
     "pool_budgets",
 ]
 
+_MOST_DIGITS: Final = 18
+"""Digits of a number of nodes; Python converts no text of thousands."""
 _LONGEST_WAIT: Final = timedelta(days=1)
 BudgetUse: TypeAlias = "tuple[str, bool] | None"
 """The pool of a node and whether it consumes a budget; None if it counts for no budget."""
@@ -138,7 +140,7 @@ def allowed_by(budget: Budget, total: int, now: datetime) -> int:
         return UNLIMITED
     text = budget.nodes
     number = text.removesuffix("%")
-    if not (number.isascii() and number.isdigit()):
+    if not (number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS):
         raise BadInputError(
             f'budget: nodes is "{text}", which is neither a number nor a percentage'
         )

@@ -110,7 +110,9 @@ class TestArithmetic:
     def test_no_budget_for_a_reason_is_no_restriction(self):
         assert allowed(budget("3", reasons=(EMPTY,)))["Drifted"] == UNLIMITED
 
-    @pytest.mark.parametrize("bad", [windowed("1", schedule="@wrongly"), budget("1000a%")])
+    @pytest.mark.parametrize(
+        "bad", [windowed("1", schedule="@wrongly"), budget("1000a%"), budget("9" * 5_000)]
+    )
     def test_malformed_budgets_are_errors_and_allow_nothing(self, bad):
         """Case 18."""
         with pytest.raises(BadInputError):

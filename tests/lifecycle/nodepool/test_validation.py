@@ -302,6 +302,10 @@ def test_the_annotation_on_drift_has_one_value(annotations, detects_only, warned
             {RETURN_AFTER: "1h", RETURN_BUDGET: "some"},
             f'annotation {RETURN_BUDGET}: "some" is neither a number nor a percentage; until',
         ),
+        (
+            {RETURN_AFTER: "1h", RETURN_BUDGET: "9" * 5_000},
+            f'annotation {RETURN_BUDGET}: "{"9" * 5_000}" is neither a number nor a percentage; until',
+        ),
         ({RETURN_AFTER: "1h", RETURN_BUDGET: "10%"}, None),
     ],
 )
