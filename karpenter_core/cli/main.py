@@ -7,6 +7,7 @@ command line names none of ours.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from karpenter_core.errors import KarpenterError
 
     line = list(sys.argv[1:] if arguments is None else arguments)
+    if not os.environ.get("COLUMNS", "1").strip("0"):
+        del os.environ["COLUMNS"]  # rich would write nothing into a width of 0
     try:
         build_app(line)(args=line)
     except KarpenterError as error:

@@ -206,6 +206,12 @@ def test_a_folder_of_which_a_part_may_not_be_read_is_refused(run, tmp_path, monk
     assert f"{folder / 'closed'}: cannot be read: Permission denied" in error
 
 
+def test_a_terminal_without_columns_hides_no_plan(run, tmp_path, monkeypatch):
+    """Some programs that run jobs give the width of their terminal as 0."""
+    monkeypatch.setenv("COLUMNS", "0")
+    assert "Nodes to launch" in run(write(tmp_path / "all.yaml", POOL, pod("a"))).out
+
+
 def test_pools_of_foreign_clouds_are_planned_with_the_given_catalogue(plan, tmp_path):
     """A NodeClass kind that no loaded provider serves is no obstacle to planning."""
     pool = json.loads(json.dumps(POOL))
