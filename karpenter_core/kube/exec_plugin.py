@@ -107,7 +107,7 @@ class ExecPlugin:
     def is_current(self) -> bool:
         """Whether the last credentials stay valid for some minutes, by their expiry time."""
         expires = None if self._last is None else self._last.expires
-        return expires is not None and self._clock.now() < expires - _RENEW_BEFORE
+        return expires is not None and expires - self._clock.now() > _RENEW_BEFORE
 
     def forget(self) -> None:
         """Run the command again next time, whatever the last credentials said."""
@@ -169,7 +169,7 @@ class ExecPlugin:
     def _read(self, output: bytes) -> Credentials:
         try:
             answer: object = json.loads(output)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SettingsError("its output is not JSON") from error
         whole = cast("JsonObject", answer) if isinstance(answer, dict) else {}
         status: object = whole.get("status")

@@ -99,7 +99,7 @@ def parse_places(details: Mapping[str, str]) -> dict[str, dict[int, int]]:
             continue
         try:
             part: object = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         if not isinstance(part, dict):
             return {}

@@ -85,6 +85,7 @@ async def test_a_large_bundle_of_certificates_is_no_excess():
         (printing({"token": "", "clientKeyData": "planted-key"}), "neither a token nor"),
         (printing({"clientCertificateData": "planted-token"}), "without its key"),
         ("print('planted-token')", "its output is not JSON"),
+        ("print('[' * 100_000)", "its output is not JSON"),
         (printing({**STATUS, "expirationTimestamp": "soon"}), '"soon" is not a time'),
     ],
 )
@@ -93,3 +94,11 @@ async def test_unreadable_output_is_refused_without_its_text(program, message):
         await plugin(program).run()
 
     assert "planted" not in str(raised.value)
+
+
+async def test_credentials_that_expired_in_the_first_year_are_renewed():
+    """Go's zero time: five minutes before it, there is no time."""
+    found = plugin(printing({**STATUS, "expirationTimestamp": "0001-01-01T00:00:00Z"}))
+    await found.run()
+
+    assert not found.is_current

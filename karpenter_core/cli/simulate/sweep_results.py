@@ -131,7 +131,7 @@ class SweepResults:
         problem = BadInputError(f"{where}: is no result of a sweep")
         try:
             read: object = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise problem from None
         if not isinstance(read, dict):
             raise problem

@@ -215,7 +215,7 @@ def _priorities(
 def _read_priorities(text: str) -> dict[int, list[re.Pattern[str]]]:
     try:
         read: object = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _priorities_error("data.priorities is not YAML") from error
     if read is None:
         return {}

@@ -27,7 +27,7 @@ def read_price_file(path: Path, region: str) -> UserPrices:
     name = f'--price-file "{path}"'
     try:
         document: object = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(f"{name}: {error}") from error
     on_demand: dict[str, float] = {}
     spot: dict[str, dict[str, float]] = {}

@@ -105,7 +105,7 @@ def read_environment_file(path: str) -> CloudEnvironment:
         content: object = json.loads(file.read_bytes())
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold a JSON object")  # noqa: TRY004 - the file's value

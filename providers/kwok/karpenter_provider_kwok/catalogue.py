@@ -105,6 +105,9 @@ def load_catalogue(text: str, *, file: str) -> tuple[InstanceType, ...]:
             f"instance types file {file} is not JSON: "
             f"{error.msg} at line {error.lineno} column {error.colno}"
         ) from error
+    except (ValueError, RecursionError) as error:  # ValueError: a number of thousands of digits
+        problem = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise BadInputError(f"instance types file {file} is not JSON: {problem}") from error
     entries = cast("list[object]", document) if isinstance(document, list) else []
     if not entries:
         raise BadInputError(f"instance types file {file}: must be a list of instance types")

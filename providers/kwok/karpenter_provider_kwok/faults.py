@@ -153,6 +153,9 @@ def load_faults(text: str, *, file: str) -> tuple[KwokFault, ...]:
         raise BadInputError(
             f"faults file {file} is not JSON: {error.msg} at line {error.lineno}"
         ) from error
+    except (ValueError, RecursionError) as error:  # ValueError: a number of thousands of digits
+        problem = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise BadInputError(f"faults file {file} is not JSON: {problem}") from error
     if not isinstance(document, list):
         raise BadInputError(f"faults file {file}: must be a list of faults")
     entries = cast("list[object]", document)

@@ -244,6 +244,8 @@ def test_a_mistake_is_named_by_file_entry_field_and_value(path, value, message):
     ("text", "message"),
     [
         ("[{]", "instance types file types.json is not JSON: "),
+        ("[" * 100_000, "instance types file types.json is not JSON: it is nested too deeply"),
+        ("9" * 5_000, "instance types file types.json is not JSON: Exceeds the limit"),
         ("{}", "instance types file types.json: must be a list of instance types"),
         ("[]", "instance types file types.json: must be a list of instance types"),
         ("[3]", "instance types file types.json: entry 0: "),

@@ -59,6 +59,8 @@ def test_a_fault_strikes_what_one_of_its_patterns_matches(patterns, is_struck):
     ("text", "message"),
     [
         ("{", "faults file f.json is not JSON: "),
+        ("[" * 100_000, "faults file f.json is not JSON: it is nested too deeply"),
+        ("9" * 5_000, "faults file f.json is not JSON: Exceeds the limit"),
         ("{}", "faults file f.json: must be a list of faults"),
         ("[1]", "faults file f.json: entry 0: must be an object, not 1"),
         ('[{"fault": "fire"}]', "entry 0: fault: must be one of stock-out, throttle"),
