@@ -82,6 +82,8 @@ if TYPE_CHECKING:
 __all__ = ["Process"]
 
 DRAIN_SECONDS: Final = 2.0
+STOP_SECONDS: Final = 8.0
+"""Time that plug-ins have to stop: a pod has 30 s, in which Events and the journal are written too."""
 
 OK: Final = 0
 FAILED: Final = 1
@@ -257,7 +259,8 @@ class Process:
         await self._reads.fetch()
         rereading = asyncio.create_task(self._reads.run())
         try:
-            await self.providers.start(self._context_for)
+            if not await self._start_providers(stop):
+                return OK
             return await self._run_until_stopped(stop)
         finally:
             rereading.cancel()
@@ -265,12 +268,27 @@ class Process:
                 showing.cancel()
             if reading is not None:
                 reading.cancel()
-            await self.providers.stop()
-            await self._end_recording(recording)
+            await self._end_soon(asyncio.create_task(self.providers.stop()), STOP_SECONDS)
+            await self._end_soon(asyncio.create_task(self.recorder.drain()), DRAIN_SECONDS)
+            await self._end_soon(recording, 0)
             if self._journal_file is not None:
                 await asyncio.to_thread(self._journal_file.close)
             await self._disconnect()
             await self.servers.stop()
+
+    async def _start_providers(self, stop: asyncio.Event) -> bool:
+        """Start the plug-ins; return False if the process is asked to stop meanwhile."""
+        starting = asyncio.create_task(self.providers.start(self._context_for))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                return starting.result() is None
+        finally:
+            stopping.cancel()
+            starting.cancel()
+        await self._end_soon(starting, STOP_SECONDS)
+        return False
 
     def _start_reading_facts(self) -> asyncio.Task[None] | None:
         """Keep reading facts that are not known yet, also as a standby."""
@@ -455,15 +473,14 @@ class Process:
     def _log_invalid(self, invalid: InvalidObject) -> None:
         self._log.error("invalid object is ignored", error=str(invalid))
 
-    async def _end_recording(self, recording: asyncio.Task[None]) -> None:
-        """Give Events that are queued a moment, then stop."""
-        draining = asyncio.create_task(self.recorder.drain())
-        sleeping = asyncio.create_task(_sleep(self.platform.clock.sleep, DRAIN_SECONDS))
-        await asyncio.wait({draining, sleeping}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (draining, sleeping, recording):
-            task.cancel()
+    async def _end_soon(self, task: asyncio.Task[None], seconds: float) -> None:
+        """Give a task a moment to end, then cancel it."""
+        sleeping = asyncio.create_task(_sleep(self.platform.clock.sleep, seconds))
+        await asyncio.wait({task, sleeping}, return_when=asyncio.FIRST_COMPLETED)
+        for each in (task, sleeping):
+            each.cancel()
             with suppress(asyncio.CancelledError, Exception):
-                await task
+                await each
 
     async def _disconnect(self) -> None:
         self.platform.planner.close()

@@ -22,6 +22,7 @@ from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.operator.solve_options import solve_options
 from karpenter_core.provider.contract import ClusterFacts, FeatureGates
 from karpenter_core.provider.host.executor import InlineExecutor, ThreadExecutor
+from karpenter_core.provider.host.facade import Providers
 from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.state.builder import StateBuilder
@@ -31,12 +32,12 @@ from karpenter_provider_kwok.plugin import KwokProvider
 from tests.kube.scripted import ScriptedTransport
 
 
-def process_with_kwok(folder, *arguments):
+def process_with_kwok(folder, *arguments, clock=None):
     """Return a process that has not started."""
     plugins = load_plugins(extra={"kwok": KwokProvider()}, entry_points=())
     specs = [spec for specs in plugins.settings().values() for spec in specs]
     ports = ProcessPlatform(
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
         new_id=random_id,
         executor=ThreadExecutor(),
         planner=InlinePlanner(),
@@ -232,3 +233,30 @@ async def test_settings_that_are_not_in_effect_are_logged_at_start(monkeypatch, 
         ),
     ]
     structlog.reset_defaults()
+
+
+@pytest.mark.parametrize("hanging", ["start", "stop"])
+def test_a_plug_in_that_hangs_holds_up_the_end_for_a_moment_only(monkeypatch, tmp_path, hanging):
+    """A pod has 30 s to end; Events and the journal are written before that."""
+
+    async def hang(*_, **__):
+        await asyncio.Event().wait()
+
+    async def nothing(*_, **__):
+        pass
+
+    async def play():
+        clock = LoopClock()
+        process = process_with_kwok(tmp_path, "--disable-leader-election", clock=clock)
+        stop, began = asyncio.Event(), clock.monotonic()
+        clock.call_later(1, stop.set)
+        code = await process.run(stop)
+        return code, clock.monotonic() - began
+
+    monkeypatch.setattr(Process, "_serve", hang)
+    for name in ("start", "stop"):
+        monkeypatch.setattr(Providers, name, hang if name == hanging else nothing)
+    code, seconds = run_virtual(play())
+
+    assert code == 0
+    assert seconds <= 20
