@@ -46,7 +46,7 @@ def prices_of(clients: CloudClients, sleep: Callable[[float], None] = time.sleep
 
     prices: dict[str, float] = {}
     currency = ""
-    for name in fetch_region_types(clients):
+    for name in fetch_region_types(clients).value:
         answer = fetch_price(call, name)
         if answer is not None and currency in {"", answer[1]}:
             prices[name], currency = answer
