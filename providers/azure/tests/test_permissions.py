@@ -182,7 +182,7 @@ def test_every_command_of_the_guide_is_one_of_ours():
         for text in re.findall(r"(?m)^ *(?:kubectl exec .* -- )?(karpenter .*)$", script)
     ]
 
-    assert set(words) == {"crds", "doctor"}
+    assert set(words) == {"doctor"}
     assert set(words) <= get_command(build_app()).commands.keys()
 
 
