@@ -232,9 +232,9 @@ def test_every_command_of_the_guide_is_one_of_ours():
 
     program = get_command(build_app())
     called_with = commands("karpenter")
-    assert {words[0] for words in called_with} == {"crds", "doctor"}
+    assert {words[0] for words in called_with} == {"doctor"}
     flags = {option.flag for option in OPTIONS} | {flag_name(spec) for spec in SETTINGS}
     for name, *words in called_with:
         own = {option.lstrip("-") for each in program.commands[name].params for option in each.opts}
         given = {word.removeprefix("--") for word in words if word.startswith("--")}
-        assert given <= own | (set() if name == "crds" else flags)
+        assert given <= own | flags
