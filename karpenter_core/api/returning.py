@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.durations import parse_duration
 from karpenter_core.api.labels import RETURN_AFTER, RETURN_BUDGET
+from karpenter_core.api.node_shares import parse_node_share
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ReturnRule", "return_rule", "return_rule_error"]
 
-_MOST_DIGITS: Final = 18
-"""Digits of a number of nodes; Python converts no text of thousands."""
 _DEFAULT_BUDGET: Final = "1"
 
 
@@ -69,11 +68,11 @@ def _read(pool: NodePool) -> ReturnRule | None:
     except ValueError as error:
         raise BadInputError(f'annotation {RETURN_AFTER}: "{text}" is not a duration') from error
     budget = annotations.get(RETURN_BUDGET, _DEFAULT_BUDGET)
-    number = budget.removesuffix("%")
-    if not (number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS):
+    share = parse_node_share(budget)
+    if share is None:
         raise BadInputError(
             f'annotation {RETURN_BUDGET}: "{budget}" is neither a number nor a percentage'
         )
-    if budget.endswith("%"):
-        return ReturnRule(after, max_percent=int(number))
-    return ReturnRule(after, max_nodes=int(number))
+    if share.is_percentage:
+        return ReturnRule(after, max_percent=share.number)
+    return ReturnRule(after, max_nodes=share.number)

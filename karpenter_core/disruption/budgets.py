@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from karpenter_core.api.cron_schedule import CronSchedule
 from karpenter_core.api.judgements import FailedJudgements
+from karpenter_core.api.node_shares import parse_node_share
 from karpenter_core.api.notices import Notice
 from karpenter_core.disruption.command_queue import find_stale_mark
 from karpenter_core.errors import BadInputError
@@ -37,8 +38,6 @@ __all__ = [
     "pool_budgets",
 ]
 
-_MOST_DIGITS: Final = 18
-"""Digits of a number of nodes; Python converts no text of thousands."""
 _LONGEST_WAIT: Final = timedelta(days=1)
 BudgetUse: TypeAlias = "tuple[str, bool] | None"
 """The pool of a node and whether it consumes a budget; None if it counts for no budget."""
@@ -138,15 +137,14 @@ def allowed_by(budget: Budget, total: int, now: datetime) -> int:
     """
     if not is_active(budget, now):
         return UNLIMITED
-    text = budget.nodes
-    number = text.removesuffix("%")
-    if not (number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS):
+    share = parse_node_share(budget.nodes)
+    if share is None:
         raise BadInputError(
-            f'budget: nodes is "{text}", which is neither a number nor a percentage'
+            f'budget: nodes is "{budget.nodes}", which is neither a number nor a percentage'
         )
-    if text.endswith("%"):
-        return -(-total * int(number) // 100)
-    return int(number)
+    if share.is_percentage:
+        return -(-total * share.number // 100)
+    return share.number
 
 
 def budget_errors(pool: NodePool, now: datetime) -> tuple[str, ...]:
