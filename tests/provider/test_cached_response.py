@@ -20,7 +20,7 @@ from karpenter_core.provider.kit.cached_response import (
 from karpenter_core.provider.kit.disk_cache import DiskCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from karpenter_core.clock import Clock
@@ -228,16 +228,28 @@ def test_another_problem_is_doubted_anew(tmp_path: Path):
         answer.refresh(unless_within=HOUR)
 
 
+def fetched(
+    items: dict[str, int], unreadable: dict[str, str], last: dict[str, int] | None
+) -> Fetched[Mapping[str, int]]:
+    return fetched_items(
+        "cloud:List", items, unreadable=unreadable, last=last, none_found="no sizes found"
+    )
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "said"),
+    [({}, "cloud:List: no sizes found"), ({"b": "b: cores is -1"}, "items cannot be read: b")],
+)
+def test_a_fetch_without_items_is_an_error(unreadable: dict[str, str], said: str):
+    with pytest.raises(CloudProviderError, match=said):
+        fetched({}, unreadable, None)
+
+
 def test_known_facts_of_unreadable_items_stay():
     last = {"a": 1, "b": 2, "gone": 3}
 
-    assert fetched_items("cloud:List", {"a": 4}, unreadable={}, last=last) == ({"a": 4}, "")
-    value, problem = fetched_items(
-        "cloud:List",
-        {"a": 4},
-        unreadable={"b": "b: cores is -1", "new": "new: cores is -2"},
-        last=last,
-    )
+    assert fetched({"a": 4}, {}, last) == ({"a": 4}, "")
+    value, problem = fetched({"a": 4}, {"b": "b: cores is -1", "new": "new: cores is -2"}, last)
     assert value == {"a": 4, "b": 2}
     assert problem == "cloud:List: items cannot be read: b: cores is -1; new: cores is -2"
 
@@ -246,22 +258,14 @@ def test_an_item_without_a_name_may_be_any_known_one():
     last = {"b": 2, "a": 1}
     unreadable = {"": 'an item is named ""'}
 
-    assert fetched_items(
-        "cloud:List", {"a": 4, "c": 5}, unreadable=unreadable, last=last
-    ).value == {
-        "a": 4,
-        "b": 2,
-        "c": 5,
-    }
-    assert fetched_items("cloud:List", {"a": 4}, unreadable=unreadable, last=None).value == {"a": 4}
+    assert fetched({"a": 4, "c": 5}, unreadable, last).value == {"a": 4, "b": 2, "c": 5}
+    assert fetched({"a": 4}, unreadable, None).value == {"a": 4}
 
 
 def test_a_problem_names_three_items_and_counts_the_others():
     unreadable = {name: f"{name}: cores is -1" for name in "edcba"}
 
-    problem = fetched_items(
-        "cloud:List", dict[str, int](), unreadable=unreadable, last=None
-    ).problem
+    problem = fetched({"read": 1}, unreadable, None).problem
     assert problem.endswith("a: cores is -1; b: cores is -1; c: cores is -1; and 2 more")
 
 

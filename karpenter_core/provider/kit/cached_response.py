@@ -49,24 +49,34 @@ def fetched_items(
     *,
     unreadable: Mapping[str, str],
     last: Mapping[str, T] | None,
+    none_found: str,
 ) -> Fetched[Mapping[str, T]]:
     """Return the items by name, sorted, with what was known of those that cannot be read.
 
     `unreadable` has a reason for each name; an item without a readable name is "". It may be any item, so
     all known ones that were not read stay.
+
+    Raises:
+        CloudProviderError: there are no items, as `none_found` says, or none can be read.
     """
     known = last or {}
     stays = (
         known if "" in unreadable else {name: known[name] for name in unreadable if name in known}
     )
     together = {**stays, **items}
-    value = {name: together[name] for name in sorted(together)}
+    problem = _problem_of(call, unreadable)
+    if not together:
+        raise CloudProviderError(problem or f"{call}: {none_found}")
+    return Fetched({name: together[name] for name in sorted(together)}, problem)
+
+
+def _problem_of(call: str, unreadable: Mapping[str, str]) -> str:
     if not unreadable:
-        return Fetched(value)
+        return ""
     reasons = [unreadable[name] for name in sorted(unreadable)]
     more = len(reasons) - _NAMED_ITEMS
     text = "; ".join(reasons[:_NAMED_ITEMS]) + (f"; and {more} more" if more > 0 else "")
-    return Fetched(value, f"{call}: items cannot be read: {text}")
+    return f"{call}: items cannot be read: {text}"
 
 
 def decode_as(kind: type[T], *, is_usable: Callable[[T], object]) -> Callable[[object], T | None]:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.cached_response import (
     CachedResponse,
     Fetched,
@@ -83,12 +82,8 @@ def fetch_region_types(
                 unreadable[type_name(item)] = str(error)
             else:
                 types[info.name] = info
-    fetched = fetched_items(_CALL, types, unreadable=unreadable, last=last)
-    if not fetched.value:
-        raise CloudProviderError(
-            fetched.problem or f"{_CALL}: no instance types found in region {clients.region}"
-        )
-    return fetched
+    none_found = f"no instance types found in region {clients.region}"
+    return fetched_items(_CALL, types, unreadable=unreadable, last=last, none_found=none_found)
 
 
 @final

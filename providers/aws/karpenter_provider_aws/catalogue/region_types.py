@@ -15,7 +15,6 @@ from datetime import timedelta
 from sys import intern
 from typing import TYPE_CHECKING, Final, cast, final
 
-from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.cached_response import (
     CachedResponse,
     Fetched,
@@ -68,12 +67,17 @@ class RegionTypes:
     """Zones by type name, sorted."""
 
 
+def _type_name(text: str) -> str:
+    """Return the name of an instance type; empty if it is none."""
+    return text if _TYPE_NAME.fullmatch(text) else ""
+
+
 def impossible_field(info: InstanceTypeInfo) -> str:
     """Return the first field, with its value, that no instance type can have; empty if there is none.
 
     Without a name, processors or memory a type was not described, and negative numbers are damaged.
     """
-    if not _TYPE_NAME.fullmatch(info.name):
+    if not _type_name(info.name):
         return f'InstanceType is "{info.name[:_MOST_TEXT]}"'
     numbers = {
         "DefaultVCpus": (info.vcpus, 1),
@@ -173,14 +177,12 @@ def _fetch_types(
     unreadable: dict[str, str] = {}
     for info in described:
         if reason := impossible_field(info):
-            name = info.name if _TYPE_NAME.fullmatch(info.name) else ""
+            name = _type_name(info.name)
             unreadable[name] = f"{name}: {reason}" if name else reason
         else:
             types[info.name] = info
-    fetched = fetched_items(action, types, unreadable=unreadable, last=last)
-    if not fetched.value:
-        raise CloudProviderError(fetched.problem or f"{action}: no instance types found")
-    return fetched
+    none_found = "no instance types found"
+    return fetched_items(action, types, unreadable=unreadable, last=last, none_found=none_found)
 
 
 def _fetch_zones(
@@ -196,7 +198,7 @@ def _fetch_zones(
     unreadable: dict[str, str] = {}
     for item in items:
         name, zone = item.get("InstanceType", ""), item.get("Location", "")
-        if not _TYPE_NAME.fullmatch(name):
+        if not _type_name(name):
             unreadable[""] = f'InstanceType is "{name[:_MOST_TEXT]}"'
         elif not zone.startswith(clients.region):
             unreadable[name] = f'{name}: Location is "{zone[:_MOST_TEXT]}"'
@@ -206,10 +208,8 @@ def _fetch_zones(
     for name, known in (last or {}).items():
         if name in unreadable or "" in unreadable:
             zones[name] = tuple(sorted({*known, *zones.get(name, ())}))
-    fetched = fetched_items(action, zones, unreadable=unreadable, last=last)
-    if not fetched.value:
-        raise CloudProviderError(fetched.problem or f"{action}: no instance types offerings found")
-    return fetched
+    none_found = "no instance types offerings found"
+    return fetched_items(action, zones, unreadable=unreadable, last=last, none_found=none_found)
 
 
 _decode_any: Final = decode_as(RegionTypes, is_usable=lambda it: it.types and it.zones)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import structlog
 
-from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.cached_response import (
     CachedResponse,
     Fetched,
@@ -150,9 +149,10 @@ class RegionSizeReader:
         if unreported:
             self._reported.update(unreported)
             _log.warning("VM sizes are left out", reasons=unreported)
-        fetched = fetched_items(_ACTION, sizes, unreadable=parsed.unreadable, last=last)
-        if not fetched.value:
-            raise CloudProviderError(
-                fetched.problem or f"{_ACTION}: no VM sizes found in region {self._location}"
-            )
-        return fetched
+        return fetched_items(
+            _ACTION,
+            sizes,
+            unreadable=parsed.unreadable,
+            last=last,
+            none_found=f"no VM sizes found in region {self._location}",
+        )
