@@ -22,6 +22,7 @@ from karpenter_core.provider.kit.calls.failures import (
 )
 from karpenter_core.provider.kit.calls.http_failures import parse_retry_after
 from karpenter_core.provider.kit.calls.operation_limits import OperationLimits
+from karpenter_provider_aws.answer_types import mistyped_values
 from karpenter_provider_aws.codes import (
     api_failure,
     is_server_fault,
@@ -67,6 +68,8 @@ _LAUNCHES: Final = frozenset({"ec2:CreateFleet", "ec2:RunInstances"})
 _FIRST_TURN_SECONDS: Final = 0.1
 """EC2 refills the buckets of most actions with 5 to 20 calls a second, and names no time to wait."""
 _TOO_MANY_REQUESTS: Final = 429
+_JSON: Final = "json"
+"""End of the names of protocols (`json`, `rest-json`) whose types botocore does not convert."""
 _NO_STATUS: Final = 0
 _SENDS: Final = "_make_api_call"
 """The method of botocore's clients that makes a call; it has no public name."""
@@ -284,15 +287,20 @@ def _readable(attempt: Attempt, operation: str, request: Mapping[str, object]) -
 
 
 def _check_answer(answer: Answer, action: str, model: OperationModel) -> None:
-    """Refuse an answer to a read or a launch that has none of its members: a service did not send it.
+    """Refuse an answer with values of other types, and one to a read or a launch without any member.
 
-    botocore reads any well-formed XML as an answer, such as a proxy's page. Services send empty lists.
+    botocore reads any well-formed XML as an answer, such as a proxy's page: a service did not send it.
+    Services send empty lists.
 
     Raises:
         botocore.parsers.ResponseParserError: as for an answer that cannot be read.
     """
     from botocore.parsers import ResponseParserError
 
+    if model.output_shape is not None and model.service_model.protocol.endswith(_JSON):
+        mistyped = next(mistyped_values(model.output_shape, answer), "")
+        if mistyped:
+            raise ResponseParserError(f"{mistyped} in the answer of {model.name} has another type")
     if action in _MAY_BE_EMPTY or not (is_read(model.name) or action in _LAUNCHES):
         return
     members = frozenset(() if model.output_shape is None else model.output_shape.members)

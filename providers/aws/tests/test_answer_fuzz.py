@@ -60,8 +60,19 @@ UNNAMED_INSTANCE[7] = ("half", 26, 34)
 UNNAMED_INSTANCE[9] = ("without", 64, 43)
 """CreateFleet's answer is cut, and the look-up describes the instance without its ID."""
 
+MISTYPED_PARAMETER = [None] * 23
+MISTYPED_PARAMETER[:8] = [
+    ("odd", 1, 49), None, ("deep", 62, 34), ("status", 400, 0),
+    ("cut", 4, 20), ("status", 437, 46), ("status", 295, 36), ("cut", 160, 14),
+]  # fmt: skip
+MISTYPED_PARAMETER[9], MISTYPED_PARAMETER[11] = ("padded", 500, 48), ("without", 224, 30)
+MISTYPED_PARAMETER[14:16] = [("half", 202, 25), ("without", 71, 44)]
+MISTYPED_PARAMETER[19:21] = [("odd", 267, 14), ("empty", 500, 40)]
+"""The value of an SSM parameter is a boolean, and other answers are lost."""
+
 
 @with_examples(4)
+@example(begin=True, changes=MISTYPED_PARAMETER)
 @example(begin=False, changes=UNNAMED_INSTANCE)
 @given(begin=st.booleans(), changes=CHANGES)
 def test_a_pod_gets_one_instance_despite_failed_answers(
