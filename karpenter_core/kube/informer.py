@@ -105,8 +105,7 @@ class Informer:
         self._deletions_owed = 0
         self._trouble = ""
         self._contact: Final = LastContact(clock, times or ContactTimes(), on_fresh)
-        if metrics is not None:
-            metrics.informer_age.labels(kind.kind).set_function(self._contact.age_or_infinity)
+        self.show_age()
 
     @property
     def resource_version(self) -> str:
@@ -127,6 +126,17 @@ class Informer:
     def is_fresh(self) -> bool:
         """Whether the last list, event or bookmark is recent enough to act on."""
         return self._contact.is_fresh
+
+    def show_age(self) -> None:
+        """Export the time since the last contact."""
+        if self._metrics is not None:
+            age = self._metrics.informer_age.labels(self.kind.kind)
+            age.set_function(self._contact.age_or_infinity)
+
+    def hide_age(self) -> None:
+        """Export no age, as of a kind that is not served: an infinite one would be alerted on."""
+        if self._metrics is not None:
+            self._metrics.informer_age.remove(self.kind.kind)
 
     def __len__(self) -> int:
         """Count the objects held."""

@@ -151,10 +151,12 @@ class Informers:
                     )
                     self._missing.add(kind)
                     informer.synced.set()
+                    informer.hide_age()
                 await self._clock.sleep(MISSING_KIND_SECONDS)
             if kind in self._missing:
                 self._log.info(f"{kind.plural}.{kind.group} is installed")
                 self._missing.discard(kind)
+                informer.show_age()
         await informer.run()
 
     async def _find(self, kind: ResourceKind) -> bool:

@@ -52,6 +52,7 @@ from karpenter_core.operator.kind_groups import kind_groups
 from karpenter_core.operator.loop_calls import on_loop
 from karpenter_core.operator.memory_limit import MemoryLimit, return_memory_regularly
 from karpenter_core.operator.process_clients import ProcessClients
+from karpenter_core.operator.process_gauges import show_process
 from karpenter_core.operator.process_servers import make_servers, readiness_checks
 from karpenter_core.operator.wiring import (
     ControllerDependencies,
@@ -115,8 +116,6 @@ class Process:
         self._plugins: Final = plugins
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
         self.kube_metrics: Final = KubeMetrics(self.metrics.registry)
-        self.kube_metrics.memory_limit.set(max(settings.memory_limit, 0))
-        self.kube_metrics.clock_offset.set_function(lambda: self.clock.offset_seconds)
         self.clients: Final = ProcessClients(
             settings,
             platform,
@@ -127,9 +126,6 @@ class Process:
         self.apis: Final = self.clients.for_objects()
         self._elector: Final = self._stand_for_election()
         self._fence: Final = self._make_fence()
-        self.kube_metrics.leader.labels(settings.leader_election_name).set_function(
-            lambda: float(self.is_leading)
-        )
         self.providers: Final = self._make_providers(plugins)
         self._journal_file: Final = self._keep_journal()
         models = self.providers.node_class_models()
@@ -139,6 +135,7 @@ class Process:
         )
         codecs = Codecs(models.values(), groups=groups)
         self.informers: Final = self._make_informers(codecs)
+        show_process(self)
         self.freshness: Final = FreshnessGuard(
             self.informers,
             metrics=self.metrics,

@@ -217,6 +217,7 @@ def build_observers(dependencies: ControllerDependencies) -> tuple[Controller, .
             detailed=not settings.disable_cluster_state_observability,
             solve=options.solve,
             unevaluated_pools=catalogue.unlisted_pools,
+            counts_spending=False,
             problem_settings=options.problem_settings,
         ),
     )

@@ -564,6 +564,41 @@ def test_a_kind_that_is_optional_and_not_served_is_not_stale():
     run_virtual(scenario())
 
 
+def test_an_optional_kind_has_an_age_from_the_moment_it_is_served():
+    """An infinite age would be alerted on for as long as the kind is not installed."""
+    registry = CollectorRegistry()
+
+    def age():
+        return registry.get_sample_value("karpenter_core_informer_age_seconds", {"kind": "Node"})
+
+    async def scenario():
+        clock = LoopClock()
+        frontend = ServerFrontend(ApiServer(clock))
+        frontend.faults.add(RequestFault(matches=matching("GET", "nodes"), status=404, times=1))
+        informers = Informers(
+            ClusterApis(KubeApi(DirectTransport(frontend), clock=clock)),
+            Codecs(),
+            clock=clock,
+            sink=lambda change: None,
+            metrics=KubeMetrics(registry),
+            kinds=[resources.NODES],
+            optional=[resources.NODES],
+        )
+        running = asyncio.ensure_future(informers.run())
+        await clock.sleep(5)
+        missing = age()
+        await clock.sleep(60)
+        served = age()
+        running.cancel()
+        await asyncio.wait({running})
+        return missing, served
+
+    missing, served = run_virtual(scenario())
+
+    assert missing is None
+    assert served < 60
+
+
 def test_all_informers_pass_their_objects_to_the_state():
     """Odd objects to their listener, counts to metrics; and they ask as they are told to."""
     registry, invalid, times = CollectorRegistry(), [], []

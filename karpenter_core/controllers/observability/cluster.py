@@ -63,19 +63,19 @@ class ClusterMetricsController:
         solve: SolveOptions | None,
         unevaluated_pools: Callable[[], Container[str]] = frozenset,
         static_capacity: bool = False,
+        counts_spending: bool = True,
         problem_settings: ProblemSettings | None,
     ) -> None:
         """`solve` has the reporting currency and the exchange rates.
 
         `unevaluated_pools` are those whose prices are not listed yet. `static_capacity` is the
-        feature gate `StaticCapacity`.
+        feature gate `StaticCapacity`. An observer does not count spending, which the leader counts.
         """
         self._static_capacity = static_capacity
         self._settings = problem_settings or ProblemSettings()
         self._cluster_state = cluster_state
         self._runtime = runtime
         self._metrics = runtime.metrics
-        self._started = runtime.clock.monotonic()
         self._seen_version = -1
         solve = solve or SolveOptions()
         self._sums = PoolStatusSums({solve.currency: 1.0, **solve.exchange_rates})
@@ -84,6 +84,7 @@ class ClusterMetricsController:
             solve=solve,
             monotonic=runtime.clock.monotonic,
             unevaluated_pools=unevaluated_pools,
+            counts_spending=counts_spending,
             logger=self.name,
         )
         self._waits = (
@@ -105,7 +106,7 @@ class ClusterMetricsController:
 
     async def _step(self) -> float:
         snapshot = self._cluster_state.snapshot()
-        self._state(snapshot)
+        self._metrics.cluster_state_node_count.set(len(snapshot.state_nodes))
         if self._waits is not None and self._series is not None and snapshot.synced:
             await self._waits.update(snapshot, self._runtime.clock.now())
             self._costs.add_spent()
@@ -115,13 +116,6 @@ class ClusterMetricsController:
                 await self._utilization(snapshot)
                 self._seen_version = snapshot.version
         return PERIOD_SECONDS
-
-    def _state(self, snapshot: Snapshot) -> None:
-        metrics = self._metrics
-        metrics.cluster_state_node_count.set(len(snapshot.state_nodes))
-        metrics.cluster_state_synced.set(1 if snapshot.synced else 0)
-        unsynced = 0.0 if snapshot.synced else self._runtime.clock.monotonic() - self._started
-        metrics.cluster_state_unsynced_time.set(unsynced)
 
     async def _pools(self, snapshot: Snapshot) -> None:
         limits: dict[str, Mapping[str, int]] = {}

@@ -66,6 +66,7 @@ class CostMetrics:
         solve: SolveOptions,
         monotonic: Callable[[], float],
         unevaluated_pools: Callable[[], Container[str]],
+        counts_spending: bool = True,
         logger: str,
     ) -> None:
         """`solve` has the reporting currency and the exchange rates.
@@ -76,6 +77,7 @@ class CostMetrics:
         self._solve = solve
         self._monotonic = monotonic
         self._unevaluated_pools = unevaluated_pools
+        self._counts_spending = counts_spending
         self._unpriced: frozenset[str] = frozenset()
         self._hourly: Mapping[CostKey, float] = {}
         """Price per hour since `_spent_until`."""
@@ -104,7 +106,7 @@ class CostMetrics:
             await asyncio.sleep(0)
         self._report_unpriced(totals.unpriced, prices)
         self.add_spent()
-        self._hourly = totals.by_key
+        self._hourly = totals.by_key if self._counts_spending else {}
         self._show(totals, managed_pools)
 
     def _show(self, totals: _Totals, managed_pools: Iterable[str]) -> None:
@@ -122,7 +124,7 @@ class CostMetrics:
         series.nodepools_cost.clear()
         for pool, cost in totals.by_pool.items():
             series.nodepools_cost.labels(nodepool=pool).set(cost)
-        for pool, capacity_type, currency in totals.by_key:  # from 0, so that no increase is lost
+        for pool, capacity_type, currency in self._hourly:  # from 0, so that no increase is lost
             series.nodepools_spent.labels(
                 nodepool=pool, capacity_type=capacity_type, currency=currency
             )
