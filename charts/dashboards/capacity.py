@@ -8,9 +8,10 @@ from charts.dashboards.parts import DashboardPage, Panel, Query, Row
 
 __all__ = ["CAPACITY"]
 
-# Only the leader has these series; `max` keeps a former leader's last values from counting twice.
+# Only the leader has these series; `max` keeps a former leader's last values from counting twice. It is
+# one for each cluster, since NodePools, nodes and pods of several clusters have the same names.
 _PRICES: Final = (
-    "max by (nodepool, capacity_type, currency) (karpenter_nodepools_price_per_hour{$P})"
+    "max by (cluster, nodepool, capacity_type, currency) (karpenter_nodepools_price_per_hour{$P})"
 )
 
 _COST: Final = Row(
@@ -45,7 +46,7 @@ _COST: Final = Row(
         Panel(
             title="Nodes without a price",
             description="Their price is unknown, so no cost includes them.",
-            queries=(Query("sum(max by (nodepool) (karpenter_nodes_without_price{$P}))"),),
+            queries=(Query("sum(max by (cluster, nodepool) (karpenter_nodes_without_price{$P}))"),),
             kind="stat",
             width=6,
         ),
@@ -73,7 +74,10 @@ _COST: Final = Row(
             description="Converted by the exchange rates of the settings; nodes without a rate are left "
             "out.",
             queries=(
-                Query("max by (nodepool) (karpenter_nodepools_cost_total{$P})", "{{nodepool}}"),
+                Query(
+                    "sum by (nodepool) (max by (cluster, nodepool) (karpenter_nodepools_cost_total{$P}))",
+                    "{{nodepool}}",
+                ),
             ),
             kind="stacked",
         ),
@@ -82,7 +86,7 @@ _COST: Final = Row(
             description="The twenty nodes with the highest price per hour.",
             queries=(
                 Query(
-                    "topk(20, max by (node_name, nodeclaim, nodepool, instance_type, zone, capacity_type, "
+                    "topk(20, max by (cluster, node_name, nodeclaim, nodepool, instance_type, zone, capacity_type, "
                     "currency) (karpenter_nodes_price_per_hour{$P}))"
                 ),
             ),
@@ -100,7 +104,7 @@ _CAPACITY: Final = Row(
             description="Nodes that have joined the cluster.",
             queries=(
                 Query(
-                    "count by (nodepool) (max by (nodepool, node_name) ("
+                    "count by (nodepool) (max by (cluster, nodepool, node_name) ("
                     'karpenter_nodes_allocatable{$P,resource_type="cpu",managed="true"}))',
                     "{{nodepool}}",
                 ),
@@ -112,7 +116,7 @@ _CAPACITY: Final = Row(
             description="On-demand, spot and reserved nodes of NodePools.",
             queries=(
                 Query(
-                    "count by (capacity_type) (max by (capacity_type, node_name) ("
+                    "count by (capacity_type) (max by (cluster, capacity_type, node_name) ("
                     'karpenter_nodes_allocatable{$P,resource_type="cpu",managed="true"}))',
                     "{{capacity_type}}",
                 ),
@@ -124,7 +128,7 @@ _CAPACITY: Final = Row(
             description="Nodes of NodePools in each zone.",
             queries=(
                 Query(
-                    "count by (zone) (max by (zone, node_name) ("
+                    "count by (zone) (max by (cluster, zone, node_name) ("
                     'karpenter_nodes_allocatable{$P,resource_type="cpu",managed="true"}))',
                     "{{zone}}",
                 ),
@@ -136,7 +140,7 @@ _CAPACITY: Final = Row(
             description="The fifteen most frequent instance types.",
             queries=(
                 Query(
-                    "topk(15, count by (instance_type) (max by (instance_type, node_name) ("
+                    "topk(15, count by (instance_type) (max by (cluster, instance_type, node_name) ("
                     'karpenter_nodes_allocatable{$P,resource_type="cpu",managed="true"})))',
                     "{{instance_type}}",
                 ),
@@ -195,7 +199,7 @@ _CAPACITY: Final = Row(
             description="Devices of nodes that drivers have published (Dynamic Resource Allocation).",
             queries=(
                 Query(
-                    "sum by (driver, state) (max by (driver, nodepool, state) (karpenter_devices{$P}))",
+                    "sum by (driver, state) (max by (cluster, driver, nodepool, state) (karpenter_devices{$P}))",
                     "{{driver}} {{state}}",
                 ),
             ),
@@ -221,7 +225,7 @@ _CAPACITY: Final = Row(
             description="Pods of the whole cluster.",
             queries=(
                 Query(
-                    "count by (phase) (max by (phase, namespace, name) (karpenter_pods_state{$S}))",
+                    "count by (phase) (max by (cluster, phase, namespace, name) (karpenter_pods_state{$S}))",
                     "{{phase}}",
                 ),
             ),

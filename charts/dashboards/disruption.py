@@ -28,7 +28,7 @@ _COMMANDS: Final = Row(
             description="Nodes that a method may disrupt, before budgets.",
             queries=(
                 Query(
-                    "max by (reason) (karpenter_voluntary_disruption_eligible_nodes{$S})",
+                    "sum by (reason) (max by (cluster, reason) (karpenter_voluntary_disruption_eligible_nodes{$S}))",
                     "{{reason}}",
                 ),
             ),
@@ -38,11 +38,11 @@ _COMMANDS: Final = Row(
             description="Nodes that budgets allow to disrupt at a time, and those that use them up.",
             queries=(
                 Query(
-                    "max by (nodepool, reason) (karpenter_nodepools_allowed_disruptions{$P})",
+                    "sum by (nodepool, reason) (max by (cluster, nodepool, reason) (karpenter_nodepools_allowed_disruptions{$P}))",
                     "{{nodepool}} {{reason}} allowed",
                 ),
                 Query(
-                    "max by (nodepool, reason) (karpenter_nodepools_nodes_consuming_budgets{$P})",
+                    "sum by (nodepool, reason) (max by (cluster, nodepool, reason) (karpenter_nodepools_nodes_consuming_budgets{$P}))",
                     "{{nodepool}} {{reason}} in use",
                 ),
             ),

@@ -32,8 +32,8 @@ _PODS: Final = Row(
             title="Pending pods without a node",
             description="Pods that the last pass could not place, and those it ignored as invalid.",
             queries=(
-                Query("sum(max by (controller) (karpenter_scheduler_unschedulable_pods_count{$S}))", "unschedulable"),
-                Query("max(karpenter_scheduler_ignored_pods_count{$S})", "ignored"),
+                Query("sum(max by (cluster, controller) (karpenter_scheduler_unschedulable_pods_count{$S}))", "unschedulable"),
+                Query("sum(max by (cluster) (karpenter_scheduler_ignored_pods_count{$S}))", "ignored"),
             ),
         ),
         Panel(
@@ -76,7 +76,7 @@ _PODS: Final = Row(
             description="Pending pods of the last pass by the only zone that is possible for them.",
             queries=(
                 Query(
-                    "sum by (zone) (max by (controller, zone) (karpenter_scheduler_pending_pods_by_effective_zone_count{$S}))",
+                    "sum by (zone) (max by (cluster, controller, zone) (karpenter_scheduler_pending_pods_by_effective_zone_count{$S}))",
                     "{{zone}}",
                 ),
             ),
@@ -134,7 +134,7 @@ _PASSES: Final = Row(
             description="By the condition that is missing.",
             queries=(
                 Query(
-                    "count by (type) (max by (name, type) (operator_nodeclaim_status_condition_count{$S,"
+                    "count by (type) (max by (cluster, name, type) (operator_nodeclaim_status_condition_count{$S,"
                     'type=~"Launched|Registered|Initialized",status!="True"}))',
                     "not {{type}}",
                 ),

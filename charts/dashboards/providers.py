@@ -117,7 +117,8 @@ _OFFERINGS: Final = Row(
                 Query(
                     "min by (capacity_type) ("
                     "max by (instance_type, capacity_type, zone) ("
-                    "karpenter_cloudprovider_instance_type_offering_price_estimate{$S}) "
+                    "karpenter_cloudprovider_instance_type_offering_price_estimate{$S} "
+                    "and karpenter_cloudprovider_instance_type_offering_available{$S} == 1) "
                     "/ on (instance_type) group_left () max by (instance_type) ("
                     "karpenter_cloudprovider_instance_type_cpu_cores{$S}))",
                     "{{capacity_type}}",
