@@ -103,6 +103,7 @@ _FORMS: Final = {
     "feature-gates": Form.GATES,
     "leader-election-labels": Form.MAP,
     "node-identities": Form.LIST,
+    "observe-nodes": Form.LIST,
     "repair-conditions": Form.LIST,
     "scheduler-config": Form.OBJECT,
 }
@@ -228,7 +229,7 @@ def _schema(option: ProcessOption) -> Schema:
         case Form.LIST:
             return {"type": ["array", "string"], "items": {"type": "string"}}
         case Form.OBJECT:
-            return {"type": ["object", "string"]}
+            return {"type": ["array" if option.flag == "commitments" else "object", "string"]}
         case Form.SCALAR:
             return _scalar(option)
 

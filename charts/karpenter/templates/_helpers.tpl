@@ -1,3 +1,38 @@
+{{/* Gives values that are null, such as `podLabels:` with nothing below it, their default or no content. Each template */}}
+{{/* begins with it, since Helm takes defaults of a value away that is null. */}}
+{{- define "karpenter.fillNulls" -}}
+{{- $values := .Values }}
+{{- range $name := list "additionalLabels" "additionalAnnotations" "service" "serviceAccount" "serviceMonitor" "prometheusRule" "dashboards" "podDisruptionBudget" "podLabels" "controller" "settings" }}
+{{- if not (get $values $name) }}{{ $_ := set $values $name dict }}{{ end }}
+{{- end }}
+{{- $controller := $values.controller }}
+{{- range $name := list "image" "resources" "metrics" "healthProbe" }}
+{{- if not (get $controller $name) }}{{ $_ := set $controller $name dict }}{{ end }}
+{{- end }}
+{{- range $name := list "env" "extraVolumeMounts" "sidecarVolumeMounts" }}
+{{- if not (get $controller $name) }}{{ $_ := set $controller $name list }}{{ end }}
+{{- end }}
+{{- range $name := list "additionalProviders" "additionalClusterRoleRules" }}
+{{- if not (get $values $name) }}{{ $_ := set $values $name list }}{{ end }}
+{{- end }}
+{{- range $default := list
+  (list $values "replicas" 2)
+  (list $values "logLevel" "info")
+  (list $values "logFormat" "json")
+  (list $values "logOutputPaths" (list "stdout"))
+  (list $values "logErrorOutputPaths" (list "stderr"))
+  (list $values.serviceAccount "create" true)
+  (list $values.podDisruptionBudget "maxUnavailable" 1)
+  (list $controller "containerName" "controller")
+  (list $controller.metrics "port" 8080)
+  (list $controller.healthProbe "port" 8081)
+}}
+{{- $section := index $default 0 }}
+{{- $name := index $default 1 }}
+{{- if kindIs "invalid" (index $section $name) }}{{ $_ := set $section $name (index $default 2) }}{{ end }}
+{{- end }}
+{{- end }}
+
 {{- define "karpenter.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
@@ -13,18 +48,21 @@
 {{- end }}
 
 {{- define "karpenter.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "karpenter.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "karpenter.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
+{{/* Labels of a dictionary with root and optionally labels, each once: those by which pods are selected go first, then */}}
+{{/* the labels of the object, those of all objects, and those of the chart. */}}
 {{- define "karpenter.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-{{ include "karpenter.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-{{- with .Values.additionalLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $chart := .root.Chart }}
+{{- $ofChart := dict
+  "helm.sh/chart" (printf "%s-%s" $chart.Name $chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-")
+  "app.kubernetes.io/version" $chart.AppVersion
+  "app.kubernetes.io/managed-by" .root.Release.Service
+}}
+{{- $selector := include "karpenter.selectorLabels" .root | fromYaml }}
+{{- merge (dict) $selector (.labels | default dict) .root.Values.additionalLabels $ofChart | toYaml }}
 {{- end }}
 
 {{/* Metadata of an object in the namespace of the release; of a dictionary with root, and optionally name, namespace, */}}
@@ -32,15 +70,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "karpenter.metadata" -}}
 {{- $namespace := .root.Release.Namespace }}
 {{- if hasKey . "namespace" }}{{ $namespace = .namespace }}{{ end -}}
-name: {{ .name | default (include "karpenter.fullname" .root) }}
+name: {{ .name | default (include "karpenter.fullname" .root) | quote }}
 {{- with $namespace }}
-namespace: {{ . }}
+namespace: {{ . | quote }}
 {{- end }}
 labels:
-  {{- include "karpenter.labels" .root | nindent 2 }}
-  {{- with .labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- include "karpenter.labels" . | nindent 2 }}
 {{- with merge (dict) (.annotations | default dict) .root.Values.additionalAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}

@@ -16,11 +16,35 @@
 {{- end }}
 {{- join "," $pairs }}
 {{- end }}
+{{- else if and (kindIs "slice" .value) (eq .form "object") }}
+{{- toJson .value }}
 {{- else if kindIs "slice" .value }}
 {{- join "," .value }}
 {{- else }}
 {{- include "karpenter.scalar" .value }}
 {{- end }}
+{{- end }}
+
+{{/* The text of a setting that decides about other objects; of a dictionary with root and name. A variable of */}}
+{{/* controller.env takes precedence, as in the container. */}}
+{{- define "karpenter.setting" -}}
+{{- $name := .name }}
+{{- $root := .root }}
+{{- $found := dict "text" (get $root.Values.settings $name | default "" | toString) }}
+{{- range ($root.Files.Get "files/settings.yaml" | fromYaml).settings }}
+{{- if eq .name $name }}
+{{- $variable := .env }}
+{{- range $root.Values.controller.env }}
+{{- if and (eq .name $variable) (hasKey . "value") }}{{ $_ := set $found "text" .value }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $found.text }}
+{{- end }}
+
+{{/* "true" if a truth value of the settings is on, in any form that the controller reads in a variable; else empty. */}}
+{{- define "karpenter.isOn" -}}
+{{- if has (include "karpenter.setting" . | lower) (list "true" "t" "1") }}true{{ end }}
 {{- end }}
 
 {{/* The variables of the container as a YAML list: those of the chart, unless controller.env has them too. */}}
@@ -40,7 +64,7 @@
 }}
 {{- range $variable, $resource := dict "CPU_REQUESTS" "requests.cpu" "MEMORY_LIMIT" "limits.memory" }}
 {{- $path := splitList "." $resource }}
-{{- if dig (first $path) (last $path) "" $controller.resources }}
+{{- if get (get $controller.resources (first $path) | default dict) (last $path) }}
 {{- $divisor := ternary "1m" "1" (eq $resource "requests.cpu") }}
 {{- $of := dict "containerName" $controller.containerName "resource" $resource "divisor" $divisor }}
 {{- $entries = append $entries (dict "name" $variable "valueFrom" (dict "resourceFieldRef" $of)) }}

@@ -1,5 +1,6 @@
 {{/* Stops with one message that names every value that is missing or does not fit the others. */}}
 {{- define "karpenter.validate" -}}
+{{- include "karpenter.fillNulls" . }}
 {{- $root := . }}
 {{- $values := .Values }}
 {{- $settings := $values.settings }}
@@ -46,8 +47,21 @@
 {{- if and (has "kwok" $providers) (gt (int $values.replicas) 1) (not (get $settings "kwokStateFile")) (not (has "KWOK_STATE_FILE" $variables)) }}
 {{- $problems = append $problems "replicas: must be 1 with the provider kwok, whose simulated cloud is a file of the pod, unless settings.kwokStateFile is on a volume that all pods share" }}
 {{- end }}
-{{- if and (gt (int $values.replicas) 1) (eq (toString (get $settings "disableLeaderElection")) "true") }}
+{{- if and (gt (int $values.replicas) 1) (include "karpenter.isOn" (dict "root" $root "name" "disableLeaderElection")) }}
 {{- $problems = append $problems "settings.disableLeaderElection: needs replicas=1, for all replicas would act at once" }}
+{{- end }}
+{{- if eq (int $controller.metrics.port) (int $controller.healthProbe.port) }}
+{{- $problems = append $problems "controller.healthProbe.port: is the port of controller.metrics too; a port serves one of them" }}
+{{- end }}
+{{- range $given := $controller.env }}
+{{- range $variable, $part := dict "METRICS_PORT" "metrics" "HEALTH_PROBE_PORT" "healthProbe" }}
+{{- if and (eq $given.name $variable) (hasKey $given "value") (ne (toString $given.value) (include "karpenter.scalar" (get $controller $part).port)) }}
+{{- $problems = append $problems (printf "controller.env: %s is not controller.%s.port, at which the pod is asked; set that value" $variable $part) }}
+{{- end }}
+{{- end }}
+{{- if and (eq $given.name "LEADER_ELECTION_NAMESPACE") (ne ($given.value | default "" | toString) $root.Release.Namespace) (not (has "LEADER_ELECTION_KUBECONFIG" $variables)) }}
+{{- $problems = append $problems "controller.env: LEADER_ELECTION_NAMESPACE is not the namespace of the release, where the permissions on the Lease are; leave it out" }}
+{{- end }}
 {{- end }}
 {{- if and (not $values.serviceAccount.create) (not $values.serviceAccount.name) }}
 {{- $problems = append $problems "serviceAccount.name: required, since serviceAccount.create is false" }}
