@@ -8,6 +8,7 @@ and the conditions of NodeClasses.
 from __future__ import annotations
 
 from collections import Counter
+from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import Gauge
@@ -35,6 +36,11 @@ __all__ = ["AzureMetrics"]
 
 _ANY: Final = "any"
 """Label value of a mark that covers all capacity types."""
+_LONG_LIMIT: Final = "30Min"
+"""End of the names of limits of half an hour, such as `Microsoft.Compute/DeleteVM30Min`."""
+_LONG_LIMIT_KEPT_SECONDS: Final = 1800.0
+_LIMIT_KEPT_SECONDS: Final = 300.0
+"""The others are renewed within a minute, or three: an older answer says nothing about them."""
 
 
 @final
@@ -61,14 +67,7 @@ class AzureMetrics(ProviderMetrics):
                 registry=registry,
             )
         )
-        self._remaining: Final = self.own(
-            Gauge(
-                "karpenter_azure_remaining_requests",
-                "Requests that Azure still permits, as its last answer said, by limit.",
-                ("limit",),
-                registry=registry,
-            )
-        )
+        self._remaining: Final = self.own(_RemainingRequests(registry, clock))
 
     def observe_image_error(self, family: str) -> None:
         """Count a launch without an image; `family` is the NodeClass's image family."""
@@ -76,8 +75,7 @@ class AzureMetrics(ProviderMetrics):
 
     def observe_remaining(self, remaining: Mapping[str, int]) -> None:
         """Record how many requests Azure still permits, by limit."""
-        for limit, count in remaining.items():
-            self._remaining.labels(limit).set(count)
+        self._remaining.record(remaining)
 
     def watch_region(
         self,
@@ -101,6 +99,49 @@ class AzureMetrics(ProviderMetrics):
         """Unregister the metrics, so that a provider can be started again."""
         self.calls.close()
         super().close()
+
+
+@final
+class _RemainingRequests(Collector):
+    """Requests that Azure still permits, until the limits are renewed."""
+
+    def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
+        self._clock: Final = clock
+        self._lock: Final = Lock()
+        self._counts: Final[dict[str, tuple[float, int]]] = {}
+        registry.register(self)
+
+    def record(self, remaining: Mapping[str, int]) -> None:
+        """Take what the last answer said."""
+        now = self._clock.monotonic()
+        with self._lock:
+            for limit, count in remaining.items():
+                is_long = limit.endswith(_LONG_LIMIT)
+                kept = _LONG_LIMIT_KEPT_SECONDS if is_long else _LIMIT_KEPT_SECONDS
+                self._counts[limit] = (now + kept, count)
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the gauge without series."""
+        return (_remaining_family(),)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the gauge as it is now."""
+        now, family = self._clock.monotonic(), _remaining_family()
+        with self._lock:
+            for limit in [each for each, (ends, _) in self._counts.items() if ends <= now]:
+                del self._counts[limit]
+            counts = dict(self._counts)
+        for limit in sorted(counts):
+            family.add_metric((limit,), counts[limit][1])
+        return (family,)
+
+
+def _remaining_family() -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "karpenter_azure_remaining_requests",
+        "Requests that Azure still permits, as its last answer said; no series once it has renewed them.",
+        labels=("limit",),
+    )
 
 
 @final

@@ -98,6 +98,25 @@ def test_marks_are_counted_until_they_end(
     assert read(registry, name, scope="shortage", capacity_type="any") is None
 
 
+@pytest.mark.parametrize(
+    ("limit", "minutes"), [("subscription-deletes", 5), ("Microsoft.Compute/DeleteVM30Min", 30)]
+)
+def test_remaining_requests_are_exported_until_azure_has_renewed_them(
+    region: Region, registry: CollectorRegistry, clock: SetClock, limit: str, minutes: int
+) -> None:
+    """An alert about few of them would go on for as long as nothing more is asked."""
+
+    def left() -> float | None:
+        return read(registry, "azure_remaining_requests", limit=limit)
+
+    region.metrics.observe_remaining({limit: 11})
+    clock.advance(seconds=60 * minutes - 1)
+    before = left()
+    clock.advance(seconds=1)
+
+    assert (before, left()) == (11, None)
+
+
 def test_remaining_requests_and_image_errors_are_exported(
     region: Region, registry: CollectorRegistry
 ) -> None:
