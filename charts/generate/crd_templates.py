@@ -15,18 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["crd_templates"]
 
-_KEPT: Final = "{{- if .Values.keep }}\n    helm.sh/resource-policy: keep\n    {{- end }}"
 _SHARED_GROUPS: Final = frozenset({"autoscaling.x-k8s.io"})
 """API groups whose kinds other projects install too."""
-_METADATA: Final = f"""\
+_METADATA: Final = """\
 metadata:
-  annotations:
-    {_KEPT}
-    {{{{- with .Values.additionalAnnotations }}}}
-    {{{{- toYaml . | nindent 4 }}}}
-    {{{{- end }}}}
-  labels:
-    {{{{- include "karpenter-crd.labels" . | nindent 4 }}}}
+  {{- include "karpenter-crd.metadata" . | nindent 2 }}
 """
 
 
@@ -57,7 +50,7 @@ def _template(text: str, owner: str) -> str:
         raise ValueError(f"CRD {crd['metadata']['name']}: no metadata in its text")
     body = head + _METADATA + rest
     if not owner and crd["spec"]["group"] in _SHARED_GROUPS:
-        return f"{{{{- if .Values.sharedKinds }}}}\n{body}{{{{- end }}}}\n"
+        return f'{{{{- if ne (toString .Values.sharedKinds) "false" }}}}\n{body}{{{{- end }}}}\n'
     if not owner:
         return body
     return f'{{{{- if has "{owner}" (include "karpenter-crd.providers" . | fromYamlArray) }}}}\n{body}{{{{- end }}}}\n'

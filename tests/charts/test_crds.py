@@ -7,6 +7,7 @@ import re
 import pytest
 import yaml
 
+from tests.charts.strict_yaml import rendered_strictly
 from tests.support.helm import (
     CRD_CHART,
     ROOT,
@@ -60,6 +61,31 @@ def test_the_crds_stay_after_helm_uninstall_by_default():
         for each in kept
     )
     assert not any(each["metadata"].get("annotations") for each in gone)
+
+
+@pytest.mark.parametrize(
+    "name", ["additionalAnnotations", "additionalLabels", "keep", "provider", "sharedKinds"]
+)
+def test_a_value_without_content_is_its_default(name):
+    """Or `keep:` with nothing behind it would have all nodes deleted with the release."""
+    assert render({name: None}, chart=CRD_CHART) == render(chart=CRD_CHART)
+
+
+def test_labels_and_annotations_of_the_user_are_there_once(tmp_path):
+    """Those of the chart give way, but for the annotation that keeps the CRDs."""
+    values = {
+        "additionalLabels": {"app.kubernetes.io/managed-by": "argo"},
+        "additionalAnnotations": {"helm.sh/resource-policy": "none", "a": "b"},
+    }
+
+    objects = rendered_strictly(values, tmp_path, chart=CRD_CHART, name="2024")
+
+    metadata = [each["metadata"] for each in objects]
+    assert {each["labels"]["app.kubernetes.io/managed-by"] for each in metadata} == {"argo"}
+    assert {each["labels"]["app.kubernetes.io/instance"] for each in metadata} == {"2024"}
+    assert all(
+        each["annotations"] == {"helm.sh/resource-policy": "keep", "a": "b"} for each in metadata
+    )
 
 
 def test_the_chart_of_the_crds_refuses_unknown_values():

@@ -5,38 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-import yaml
 
 from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.provider.host.manager import load_plugins
+from tests.charts.strict_yaml import rendered_strictly
 from tests.charts.test_rights import rights
-from tests.support.helm import CHART, HelmError, container_of, helm, only, pod_of, render
-
-
-class DuplicateKeyError(Exception):
-    """A mapping has a key twice, which kustomize, Flux and `kubectl kustomize` refuse."""
-
-
-class StrictLoader(yaml.SafeLoader):
-    """Refuses a key that a mapping has already."""
-
-
-def strict_mapping(loader, node):
-    keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise DuplicateKeyError(key, node.start_mark.line)
-    return loader.construct_mapping(node, deep=True)
-
-
-StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, strict_mapping)
-
-
-def rendered_strictly(values, tmp_path):
-    file = tmp_path / "values.json"
-    file.write_text(json.dumps(values))
-    text = helm("template", "karpenter", CHART, "--namespace=karpenter", f"--values={file}")
-    return [each for each in yaml.load_all(text, StrictLoader) if each]
+from tests.support.helm import HelmError, container_of, only, pod_of, render
 
 
 def complaint(values) -> str:
