@@ -307,9 +307,12 @@ def _read(body: bytes) -> _Lease:
         raise ApiError(f"the answer is no lease: {error}", status=0, reason=NO_ANSWER) from error
 
 
-def default_identity() -> str:
-    """Return `<host name>_<unique>`; in a pod the host name is the pod's."""
-    return f"{socket.gethostname()}_{uuid4()}"
+def default_identity(pod: str = "") -> str:
+    """Return `<name of the pod>_<unique>`; without a name that of the host.
+
+    It is the pod's too, unless the pod uses the network of the host.
+    """
+    return f"{pod or socket.gethostname()}_{uuid4()}"
 
 
 async def _end(task: asyncio.Future[None]) -> None:

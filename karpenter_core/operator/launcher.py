@@ -177,7 +177,7 @@ async def _connect(settings: Settings, environment: Mapping[str, str]) -> Proces
         objects=objects,
         lease=lease,
         workload=workload,
-        identity=default_identity(),
+        identity=default_identity(environment.get("POD_NAME", "")),
         namespace=own_namespace(environment),
         cache_folder=_cache_folder(settings),
         cluster=facts,

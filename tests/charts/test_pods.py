@@ -120,6 +120,14 @@ def test_the_service_has_the_ip_families_of_the_cluster_or_those_of_the_values(v
     assert {field: spec[field] for field in fields} == values["service"]
 
 
+def test_a_leader_has_the_name_of_its_pod_also_in_the_network_of_the_host(values_of):
+    """There the host name is that of the node, at which no command would find the leader."""
+    objects = render({**values_of("aws"), "hostNetwork": True})
+    (variable,) = (each for each in container_of(objects)["env"] if each["name"] == "POD_NAME")
+
+    assert variable["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+
+
 def test_ports_default_to_those_of_the_process(values_of):
     options = {option.env: option.default_text for option in OPTIONS}
     variables = {

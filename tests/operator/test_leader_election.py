@@ -72,16 +72,17 @@ def kubeconfig(path, server):
 
 @pytest.mark.parametrize("is_apart", [True, False])
 async def test_the_lease_may_be_kept_in_another_cluster(tmp_path, is_apart):
-    """Without a kubeconfig of its own it is where NodePools are."""
+    """Without a kubeconfig of its own it is where NodePools are; its holder has the pod's name."""
     main = kubeconfig(tmp_path / "main", "http://127.0.0.1:1")
     other = kubeconfig(tmp_path / "other", "http://127.0.0.1:2")
     arguments = ["--kubeconfig", main, "--cache-folder", str(tmp_path / "cache")]
     if is_apart:
         arguments += ["--leader-election-kubeconfig", other]
 
-    ports = await _connect(load_settings(arguments, {}), {})
+    ports = await _connect(load_settings(arguments, {}), {"POD_NAME": "karpenter-7c9-x"})
 
     try:
+        assert ports.identity.startswith("karpenter-7c9-x_")
         assert ports.objects.host == "http://127.0.0.1:1"
         assert ports.lease.host == f"http://127.0.0.1:{2 if is_apart else 1}"
     finally:

@@ -53,6 +53,7 @@
 {{- $controller := .Values.controller }}
 {{- $entries := list
   (dict "name" "PROVIDERS" "value" (concat (include "karpenter.providers" . | fromYamlArray) .Values.additionalProviders | join ","))
+  (dict "name" "POD_NAME" "valueFrom" (dict "fieldRef" (dict "fieldPath" "metadata.name")))
   (dict "name" "SYSTEM_NAMESPACE" "valueFrom" (dict "fieldRef" (dict "fieldPath" "metadata.namespace")))
   (dict "name" "METRICS_PORT" "value" (include "karpenter.scalar" $controller.metrics.port))
   (dict "name" "HEALTH_PROBE_PORT" "value" (include "karpenter.scalar" $controller.healthProbe.port))
