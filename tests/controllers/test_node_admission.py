@@ -47,6 +47,10 @@ def picky(name):
     return msgspec.structs.replace(plain(name), pod_anti_affinity=(APART,))
 
 
+def with_priority(shape, priority):
+    return msgspec.structs.replace(shape, priority=priority)
+
+
 class Admissions:
     """An admission over a state of claims `web-0`, ..., with a pod planned for each."""
 
@@ -99,10 +103,11 @@ class Admissions:
         self.pods[number] = changed
         self.state.fold(ObjectObserved(changed))
 
-    def play(self, *arrivals, refusals=()):
+    def play(self, *arrivals, refusals=(), others=()):
         """Let nodes arrive at these seconds; return when each was admitted, or the error.
 
         The scheduler takes the nomination of `pod-0` back at each of the seconds in `refusals`.
+        `others` are coroutines that run beside them.
         """
         ended = {}
 
@@ -121,8 +126,9 @@ class Admissions:
 
         async def story():
             running = asyncio.create_task(self.admission.run())
-            others = [arrive(number, at) for number, at in enumerate(arrivals)]
-            tasks = [asyncio.create_task(each) for each in (*others, *map(refuse, refusals))]
+            arriving = [arrive(number, at) for number, at in enumerate(arrivals)]
+            parts = (*arriving, *map(refuse, refusals), *others)
+            tasks = [asyncio.create_task(each) for each in parts]
             await asyncio.sleep(60)
             for task in (running, *tasks):
                 task.cancel()
@@ -139,6 +145,21 @@ def test_nodes_of_one_plan_wait_for_each_other_and_their_pods_are_nominated_once
 
     assert waits == [pytest.approx(1.1, abs=0.11), AT_ONCE]
     assert sorted(scene.nominated) == [("pod-0", "node-0"), ("pod-1", "node-1")]
+
+
+def test_nodes_of_pods_with_the_highest_priority_are_opened_first():
+    """The scheduler reserves nothing against them: while their nodes are closed they take others."""
+    shapes = map(picky, ("a", "bb", "ccc"))
+    priorities = (-5, 1000, 0)
+    scene = Admissions(*map(with_priority, shapes, priorities))
+    opened = []
+
+    async def arrive(number):
+        await scene.admission.admit(scene.claims[number], scene.nodes[number])
+        opened.append(number)
+
+    scene.play(others=[arrive(number) for number in range(3)])
+    assert opened == [1, 2, 0]
 
 
 def test_a_node_of_plain_pods_waits_for_nodes_of_pods_that_depend_on_others():
@@ -314,6 +335,34 @@ def test_a_refused_pod_is_nominated_again_for_a_while():
     scene = Admissions(plain("a"), plain("bb"))
     scene.play(0.0, refusals=[1.0, 2.0, RENEWAL_SECONDS - 1, RENEWAL_SECONDS + 1])
     assert scene.nominated == [("pod-0", "node-0")] * 4
+
+
+def test_a_refused_pod_is_nominated_again_while_others_of_its_plan_are_bound():
+    """A busy scheduler binds the pods of one plan over more seconds than its longest back-off."""
+    scene = Admissions(*map(plain, ("a", "bb", "ccc", "dddd")))
+    last = 2 * RENEWAL_SECONDS
+    refusals = [RENEWAL_SECONDS + 1, last - 1, last + 2]
+
+    async def bind(number, at):
+        await asyncio.sleep(at)
+        scene.show(number, node_name=f"node-{number}", phase="Running")
+
+    scene.play(0.0, 0.0, 0.0, refusals=refusals, others=[bind(1, 5.0), bind(2, RENEWAL_SECONDS)])
+    assert scene.nominated.count(("pod-0", "node-0")) == 3
+
+
+def test_a_refused_pod_is_nominated_again_for_a_while_after_slow_nominations():
+    """Nodes are admitted only when all nominations are answered."""
+    scene = Admissions(plain("a"), plain("bb"))
+    scene.answer_seconds = slow = 0.8 * NOMINATION_SECONDS
+
+    async def hasten():
+        await asyncio.sleep(slow + 1.0)
+        scene.answer_seconds = 0.0
+
+    refusals = [slow + RENEWAL_SECONDS - 1, slow + RENEWAL_SECONDS + 1]
+    scene.play(0.0, refusals=refusals, others=[hasten()])
+    assert scene.nominated == [("pod-0", "node-0")] * 2
 
 
 def test_a_pod_is_nominated_a_bounded_number_of_times():

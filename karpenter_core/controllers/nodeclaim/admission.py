@@ -37,7 +37,7 @@ from karpenter_core.scheduling.problem import MOST_NOMINATED_PODS
 from karpenter_core.state.events import PodsDecided
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -58,7 +58,8 @@ POLL_SECONDS: Final = 0.1
 CONCURRENCY: Final = 32
 """Nominations that are sent at once; each needs a connection."""
 RENEWAL_SECONDS: Final = 10.0
-"""The time for which an admitted node's nominations are renewed: the scheduler's longest back-off."""
+"""The time for which nominations are renewed after an admission, and after each pod that left the queue
+since: the scheduler's longest back-off. A busy scheduler needs longer than that for all pods of a plan."""
 NOMINATION_ROUNDS: Final = 2
 NOMINATION_SECONDS: Final = 10.0
 """The longest time that the nominations of an admission, or of a renewal, are waited for."""
@@ -89,18 +90,25 @@ class _WaitingNode:
 class _AdmittedGroup:
     """Nodes that were admitted together, and the pods planned for them."""
 
-    admitted_at: float
     claims: Mapping[str, str]
     """By node."""
     planned_pods: tuple[tuple[PodView, str], ...]
+    pending_count: int
+    """Pods that had no node when they were last counted."""
+    progressed_at: float
+    """The time of the admission, or of the last decrease of the count of pending pods."""
     renewed_at: float = 0.0
 
-    def has_pending_pods(self, snapshot: Snapshot) -> bool:
-        """Tell whether some of the pods have no node yet."""
-        return any(
+    def awaits_bindings(self, snapshot: Snapshot, now: float) -> bool:
+        """Count the pods without a node; tell whether the scheduler is still expected to bind them."""
+        pending_count = sum(
             pod.uid in snapshot.pending_pods or pod.uid in snapshot.nominated_pods
             for pod, _ in self.planned_pods
         )
+        if pending_count < self.pending_count:
+            self.progressed_at = now
+        self.pending_count = pending_count
+        return pending_count > 0 and now < self.progressed_at + RENEWAL_SECONDS
 
 
 @final
@@ -178,18 +186,19 @@ class NodeAdmission:
 
     async def _admit_waiting(self) -> None:
         """Nominate pods for the waiting nodes, twice because of refusals, then admit the nodes."""
-        waiting_nodes, self._waiting = tuple(self._waiting.values()), {}
         snapshot = self._cluster_state.snapshot()
+        waiting_nodes = _by_priority(snapshot, self._waiting.values())
+        self._waiting = {}
+        planned = tuple(
+            (pod, waiting_node.node)
+            for waiting_node in waiting_nodes
+            for pod in planned_pods(snapshot, claim=waiting_node.claim.name, node=waiting_node.node)
+        )
         group = _AdmittedGroup(
-            admitted_at=self._clock.monotonic(),
             claims={waiting_node.node: waiting_node.claim.name for waiting_node in waiting_nodes},
-            planned_pods=tuple(
-                (pod, waiting_node.node)
-                for waiting_node in waiting_nodes
-                for pod in planned_pods(
-                    snapshot, claim=waiting_node.claim.name, node=waiting_node.node
-                )
-            ),
+            planned_pods=planned,
+            pending_count=len(planned),
+            progressed_at=self._clock.monotonic(),
         )
         try:
             await self._nominate_in_time(group, rounds=NOMINATION_ROUNDS)
@@ -201,6 +210,7 @@ class NodeAdmission:
         for waiting_node in waiting_nodes:
             if not waiting_node.admitted.done():
                 waiting_node.admitted.set_result(None)
+        group.progressed_at = self._clock.monotonic()
         self._groups.append(group)
 
     async def _renew(self) -> None:
@@ -209,11 +219,7 @@ class NodeAdmission:
         if snapshot.version == self._renewed_version:
             return
         now = self._clock.monotonic()
-        self._groups = [
-            group
-            for group in self._groups
-            if now < group.admitted_at + RENEWAL_SECONDS and group.has_pending_pods(snapshot)
-        ]
+        self._groups = [group for group in self._groups if group.awaits_bindings(snapshot, now)]
         for group in self._groups:
             if now >= group.renewed_at + len(group.planned_pods) * RENEWAL_SECONDS_PER_POD:
                 group.renewed_at = now
@@ -278,6 +284,22 @@ class NodeAdmission:
             )
         except ApiError as error:
             self._log.debug("could not nominate pod", Pod={"name": pod.key}, error=str(error))
+
+
+def _by_priority(
+    snapshot: Snapshot, waiting_nodes: Iterable[_WaitingNode]
+) -> tuple[_WaitingNode, ...]:
+    """Return nodes in the order in which to open them: those of pods with the highest priority first.
+
+    The scheduler reserves no capacity for nominated pods against pods of higher priority. While the
+    node of such a pod is closed, it takes any open one.
+    """
+
+    def rank(each: _WaitingNode) -> int:
+        planned = planned_pods(snapshot, claim=each.claim.name, node=each.node)
+        return -max((pod.shape.priority for pod in planned), default=0)
+
+    return tuple(sorted(waiting_nodes, key=rank))
 
 
 def _is_expected(claim: NodeClaim) -> bool:
