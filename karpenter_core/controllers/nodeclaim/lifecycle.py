@@ -23,6 +23,7 @@ from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.nodeclaim.admission import NodeAdmission
 from karpenter_core.controllers.nodeclaim.claim_deleter import ClaimDeleter
 from karpenter_core.controllers.nodeclaim.claim_wakeups import ClaimWakeups
+from karpenter_core.controllers.nodeclaim.fresh_time import FreshTime
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
 from karpenter_core.controllers.nodeclaim.label_restorer import LabelRestorer
 from karpenter_core.controllers.nodeclaim.lost_nodes import LostNodes
@@ -47,7 +48,7 @@ from karpenter_core.lifecycle.claim_status import with_initial_conditions
 from karpenter_core.lifecycle.nodeclaim.consistency import consistency_step
 from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_step, quiet_since
 from karpenter_core.lifecycle.nodeclaim.expiration import expiration_step
-from karpenter_core.lifecycle.nodeclaim.initialization import requested_drivers
+from karpenter_core.lifecycle.nodeclaim.initialization import published_slices
 from karpenter_core.lifecycle.nodeclaim.launch import (
     LaunchAction,
     finalizer_step,
@@ -69,7 +70,6 @@ from karpenter_core.lifecycle.nodeclaim.pod_event_time import pod_event_step
 from karpenter_core.lifecycle.nodeclaim.progress import progress_step
 from karpenter_core.lifecycle.nodeclaim.refused_nodes import refused_nodes, refused_notices
 from karpenter_core.lifecycle.nodeclaim.registration import awaits_registration
-from karpenter_core.state.device_inventory import slices_of_node
 from karpenter_core.state.disruption_pause import replacement_pause_reason
 from karpenter_core.state.object_kinds import ObjectKind
 
@@ -78,7 +78,6 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from karpenter_core.api.devices import ResourceSliceView
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import NodeView
@@ -164,6 +163,7 @@ class NodeClaimLifecycleController:
         )
         self._labels = LabelRestorer(runtime.clock)
         self._freshness = freshness
+        self._fresh = FreshTime(runtime.clock, freshness, FreshnessConsumer.LIVENESS)
         self._terminator = self._make_terminator(nodes)
         self._node_seen: dict[str, datetime] = {}
         """By the UID of a claim that awaits registration, since when it has a Node."""
@@ -220,6 +220,7 @@ class NodeClaimLifecycleController:
     async def run(self) -> None:
         """Work until cancelled."""
         await self._cluster_state.wait_synced()
+        self._fresh.restart()
         for name in self._cluster_state.snapshot().node_claims:
             self._reconciler.wake(name)
         async with asyncio.TaskGroup() as group:
@@ -313,7 +314,8 @@ class NodeClaimLifecycleController:
                 gate_error=gated.error,
                 launch_timeout=self._launch_timeout,
                 registration_timeout=self._registration_timeout,
-                slices=self._published_slices(claim, nodes, snapshot),
+                shown_for=self._fresh.elapsed(),
+                slices=None if self._ignores_devices else published_slices(claim, nodes, snapshot),
                 planned=chain.from_iterable(
                     planned_pods(snapshot, claim=claim.name, node=name) for name in names
                 ),
@@ -352,7 +354,12 @@ class NodeClaimLifecycleController:
         step = merge_steps(
             step,
             initialization_timeout_step(
-                step.claim, nodes, now=now, timeout=self._initialization_timeout, paused=paused
+                step.claim,
+                nodes,
+                now=now,
+                timeout=self._initialization_timeout,
+                paused=paused,
+                shown_for=self._fresh.elapsed(),
             ),
         )
         if step.delete:
@@ -361,16 +368,6 @@ class NodeClaimLifecycleController:
         if expiring.delete and self._is_state_stale(FreshnessConsumer.EXPIRATION, step.claim):
             expiring = expiration_step(step.claim, (), now=now, paused=True)
         return merge_steps(step, expiring)
-
-    def _published_slices(
-        self, claim: NodeClaim, nodes: Sequence[NodeView], snapshot: Snapshot
-    ) -> tuple[ResourceSliceView, ...] | None:
-        """Return the ResourceSlices of a claim's node, if its initialisation depends on them."""
-        if self._ignores_devices or not requested_drivers(claim):
-            return None
-        if is_true(claim.status.conditions, INITIALIZED):
-            return None
-        return tuple(one for node in nodes for one in slices_of_node(snapshot, node.name))
 
     def _observed_quiet_time(self, claim: NodeClaim) -> timedelta:
         """Return how long this process has seen the same start of quiet time and no pod event."""
@@ -456,6 +453,7 @@ class NodeClaimLifecycleController:
                     now=self._runtime.clock.now(),
                     launch_timeout=self._launch_timeout,
                     registration_timeout=self._registration_timeout,
+                    shown_for=self._fresh.elapsed(),
                 )
                 if given_up.delete and not self._is_state_stale(FreshnessConsumer.LIVENESS, claim):
                     await self._deleter.delete(claim, given_up, provider)

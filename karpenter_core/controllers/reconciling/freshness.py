@@ -125,6 +125,7 @@ class FreshnessGuard:
         self._groups: Final = node_class_groups
         self._waiting: Final = metrics.waiting_for_freshness
         self._held: dict[FreshnessConsumer, dict[Hashable, Callable[[], None]]] = {}
+        self._listeners: Final[list[tuple[FreshnessConsumer, Callable[[], None]]]] = []
         self._log: FilteringBoundLogger = structlog.get_logger("freshness")
         for consumer in FreshnessConsumer:
             self._waiting.labels(consumer=consumer.value).set(0)
@@ -135,13 +136,18 @@ class FreshnessGuard:
         stale = self._source.stale()
         if not stale:
             return ()
+        return tuple(each for each in stale if self._is_needed(each.kind, consumer))
+
+    def subscribe(self, consumer: FreshnessConsumer, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever a kind that a consumer needs becomes fresh."""
+        self._listeners.append((consumer, listener))
+
+    def _is_needed(self, kind: ResourceKind, consumer: FreshnessConsumer) -> bool:
         needs = REQUIRED_KINDS[consumer]
-        return tuple(
-            each
-            for each in stale
-            if needs.all_kinds
-            or each.kind in needs.kinds
-            or (needs.node_classes and each.kind.group in self._groups)
+        return (
+            needs.all_kinds
+            or kind in needs.kinds
+            or (needs.node_classes and kind.group in self._groups)
         )
 
     def stale_or_wake(
@@ -172,8 +178,11 @@ class FreshnessGuard:
             await woken.wait()
             woken.clear()
 
-    def _release(self, _kind: ResourceKind) -> None:
+    def _release(self, kind: ResourceKind) -> None:
         """Wake the consumers whose kinds are all fresh."""
+        for consumer, listener in self._listeners:
+            if self._is_needed(kind, consumer):
+                listener()
         for consumer in tuple(self._held):
             if self.stale_for(consumer):
                 continue

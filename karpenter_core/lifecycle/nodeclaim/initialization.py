@@ -22,6 +22,7 @@ from karpenter_core.lifecycle.changes import LifecycleStep, NodePatch
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.scheduling.devices.pools import has_complete_pool
 from karpenter_core.scheduling.taints import taint_text
+from karpenter_core.state.device_inventory import slices_of_node
 from karpenter_core.state.taints import has_taint, is_ephemeral, taint_of
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from karpenter_core.api.devices import ResourceSliceView
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
+    from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["initialization_step", "is_usable", "requested_drivers"]
+__all__ = ["initialization_step", "is_usable", "published_slices", "requested_drivers"]
 
 
 def initialization_step(
@@ -102,6 +104,15 @@ def requested_drivers(claim: NodeClaim) -> tuple[str, ...]:
     """Return the drivers whose devices a claim was created for."""
     text = claim.metadata.annotations.get(REQUESTED_DRA_DRIVERS, "")
     return tuple(filter(None, (driver.strip() for driver in text.split(","))))
+
+
+def published_slices(
+    claim: NodeClaim, nodes: Sequence[NodeView], snapshot: Snapshot
+) -> tuple[ResourceSliceView, ...] | None:
+    """Return the ResourceSlices of a claim's node; None if its initialisation does not depend on them."""
+    if not requested_drivers(claim) or is_true(claim.status.conditions, INITIALIZED):
+        return None
+    return tuple(one for node in nodes for one in slices_of_node(snapshot, node.name))
 
 
 def _waiting(claim: NodeClaim, reason: str, message: str, now: datetime) -> LifecycleStep:

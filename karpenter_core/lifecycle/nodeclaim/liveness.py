@@ -35,6 +35,7 @@ __all__ = [
     "LAUNCH_TIMED_OUT",
     "LAUNCH_TIMEOUT",
     "NODE_REMOVED",
+    "RECOVERY_TIME",
     "REGISTRATION_TIMED_OUT",
     "REGISTRATION_TIMEOUT",
     "initialization_timeout_step",
@@ -49,6 +50,10 @@ NODE_REMOVED: Final = "node_removed"
 
 LAUNCH_TIMEOUT: Final = timedelta(minutes=5)  # upstream default
 REGISTRATION_TIMEOUT: Final = timedelta(minutes=15)  # upstream default
+RECOVERY_TIME: Final = timedelta(minutes=2)
+"""The time that claims have after an outage of the API server, or a start of this process, though
+their limits have passed: kubelets could not join, and nothing was launched. They try again within
+seconds; instance types have to be listed first."""
 _PROTECTED_RETRY: Final = timedelta(minutes=1)
 
 
@@ -58,13 +63,15 @@ def liveness_step(
     now: datetime,
     launch_timeout: timedelta = LAUNCH_TIMEOUT,
     registration_timeout: timedelta = REGISTRATION_TIMEOUT,
+    shown_for: timedelta = RECOVERY_TIME,
     planned: Iterable[PodView] = (),
 ) -> LifecycleStep:
     """Delete a claim that was not launched, or did not register, in time.
 
     `planned` are the waiting pods for which it was launched. Both limits run from the last transition
     of the condition, not from the claim's creation. If the clock was ahead at that transition and has
-    been corrected since, they run from now.
+    been corrected since, they run from now. `shown_for` is the time for which this process has seen
+    the cluster without a gap: before, the claim could not advance.
     """
     conditions = claim.status.conditions
     if is_true(conditions, REGISTERED):
@@ -82,7 +89,7 @@ def liveness_step(
     corrected = with_past_transition_time(claim, waits_for, now)
     if corrected is not claim:
         return LifecycleStep(claim=corrected, requeue_after=limit)
-    remaining = since + limit - now
+    remaining = _remaining(since, limit, now=now, shown_for=shown_for)
     if remaining > timedelta():
         return LifecycleStep(claim=claim, requeue_after=remaining)
     owner = pool_uid_of(claim)
@@ -105,13 +112,20 @@ def liveness_step(
 
 
 def initialization_timeout_step(
-    claim: NodeClaim, nodes: Iterable[NodeView], *, now: datetime, timeout: timedelta, paused: bool
+    claim: NodeClaim,
+    nodes: Iterable[NodeView],
+    *,
+    now: datetime,
+    timeout: timedelta,
+    paused: bool,
+    shown_for: timedelta = RECOVERY_TIME,
 ) -> LifecycleStep:
     """Delete a claim that was not initialised so long after it registered; 0 means never.
 
     Pods are planned on such a node, and wait for it. Its NodePool did not fail to register it, and one
     node replaces another: nothing is launched more often than once in this time. Neither while
     disruption is `paused` nor with the annotation do-not-disrupt, which keeps a node to be examined.
+    `shown_for` as in `liveness_step`.
     """
     conditions = claim.status.conditions
     if not timeout or not is_true(conditions, REGISTERED) or is_true(conditions, INITIALIZED):
@@ -121,7 +135,7 @@ def initialization_timeout_step(
     since = None if registered is None else registered.last_transition_time
     if since is None or corrected is not claim:
         return LifecycleStep(claim=corrected, requeue_after=timeout)
-    remaining = since + timeout - now
+    remaining = _remaining(since, timeout, now=now, shown_for=shown_for)
     if remaining > timedelta():
         return LifecycleStep(claim=claim, requeue_after=remaining)
     marked = (claim.metadata.annotations, *(node.annotations for node in nodes))
@@ -144,6 +158,13 @@ def node_removed_step(claim: NodeClaim) -> LifecycleStep:
     return LifecycleStep(
         claim=claim, metric_updates=(_disrupted(claim, NODE_REMOVED),), delete=NODE_REMOVED
     )
+
+
+def _remaining(
+    since: datetime, limit: timedelta, *, now: datetime, shown_for: timedelta
+) -> timedelta:
+    """Return the rest of a time limit, or of the time after an outage, which is no longer than it."""
+    return max(since + limit - now, min(RECOVERY_TIME, limit) - shown_for)
 
 
 def _disrupted(claim: NodeClaim, reason: str) -> MetricUpdate:

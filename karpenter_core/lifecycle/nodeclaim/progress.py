@@ -15,6 +15,7 @@ from karpenter_core.lifecycle.claim_status import with_current_generation
 from karpenter_core.lifecycle.nodeclaim.initialization import initialization_step
 from karpenter_core.lifecycle.nodeclaim.liveness import (
     LAUNCH_TIMEOUT,
+    RECOVERY_TIME,
     REGISTRATION_TIMEOUT,
     liveness_step,
 )
@@ -43,6 +44,7 @@ def progress_step(
     gate_error: Exception | None,
     launch_timeout: timedelta = LAUNCH_TIMEOUT,
     registration_timeout: timedelta = REGISTRATION_TIMEOUT,
+    shown_for: timedelta = RECOVERY_TIME,
     slices: Sequence[ResourceSliceView] | None,
     planned: Iterable[PodView],
 ) -> LifecycleStep:
@@ -51,7 +53,7 @@ def progress_step(
     `nodes` are those with the claim's provider ID, without those that are `refused`; `pending` are the
     gates that hold its registration. A claim that is not launched has no node, and its conditions say so. `slices` are the ResourceSlices
     of the node; None if requests for devices are ignored. `planned` are the waiting pods for which the
-    node was launched.
+    node was launched. `shown_for` as in `liveness_step`.
     """
     planned = tuple(planned)
     step = LifecycleStep(claim=with_current_generation(claim, now))
@@ -78,6 +80,7 @@ def progress_step(
             now=now,
             launch_timeout=launch_timeout,
             registration_timeout=registration_timeout,
+            shown_for=shown_for,
             planned=planned,
         ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 import pytest
@@ -380,6 +381,23 @@ class TestLiveness:
         assert liveness_step(claim, now=after(minutes=20)).delete == "registration_timeout"
         registered = node_claim("web", stage="Registered")
         assert not liveness_step(registered, now=after(minutes=20)).delete
+
+    def test_claims_have_some_time_after_an_outage(self):
+        """Nothing could be launched, and no Node join, while the API server did not answer."""
+        for claim in (node_claim("web"), launched()):
+            held = liveness_step(claim, now=after(minutes=20), shown_for=timedelta(seconds=50))
+            assert (held.delete, held.requeue_after) == ("", timedelta(seconds=70))
+            assert liveness_step(
+                claim, now=after(minutes=20), shown_for=timedelta(minutes=2)
+            ).delete
+
+    def test_the_time_after_an_outage_is_no_longer_than_the_limit(self):
+        limit = timedelta(seconds=45)
+        late = partial(
+            liveness_step, node_claim("web"), now=after(minutes=20), launch_timeout=limit
+        )
+        assert not late(shown_for=timedelta(seconds=44)).delete
+        assert late(shown_for=limit).delete
 
     def test_a_removed_node_ends_its_claim_and_does_not_count_as_a_failed_registration(self):
         step = node_removed_step(launched())
