@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from karpenter_core.api.labels import NODES, SCHEDULES
+from karpenter_core.api.nodepool import TemplateMetadata
 from karpenter_core.api.quantities import Quantity
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
@@ -85,8 +86,10 @@ def made(creation):
     return sum(name is not None for name in creation.names)
 
 
-async def create(creator, claims):
-    return await creator.create(claims, decision_ref=DECIDED, reason="provisioned")
+async def create(creator, claims, pools=None):
+    return await creator.create(
+        claims, pools=pools or {}, decision_ref=DECIDED, reason="provisioned"
+    )
 
 
 async def test_concurrent_batches_share_a_limit():
@@ -149,11 +152,11 @@ async def test_a_refusal_is_predicted_before_creation():
     """Asking takes no room."""
     creator, server, _ = desk(launches_per_minute=5)
     server.answer.set()
-    assert creator.refusal(five("a")) == ""
-    assert "has reached its limit" in creator.refusal(five("a") + five("b"))
+    assert creator.refusal(five("a"), pools={}) == ""
+    assert "has reached its limit" in creator.refusal(five("a") + five("b"), pools={})
 
     assert made(await create(creator, five("a"))) == 5
-    assert "has reached its limit" in creator.refusal(planned(pod("one", cpu="3")))
+    assert "has reached its limit" in creator.refusal(planned(pod("one", cpu="3")), pools={})
 
 
 async def test_claims_that_a_limit_of_launches_holds_back_are_counted():
@@ -173,7 +176,11 @@ async def test_claims_that_belong_together_are_all_created_or_none():
     server.answer.set()
 
     creation = await creator.create(
-        five(), decision_ref=DECIDED, reason="provisioned", annotations=[{"gang": "a"}] * 5
+        five(),
+        pools={},
+        decision_ref=DECIDED,
+        reason="provisioned",
+        annotations=[{"gang": "a"}] * 5,
     )
 
     assert made(creation) == server.asked == 0
@@ -213,6 +220,52 @@ async def test_a_pool_that_has_changed_since_the_plan_gets_no_claims(change, why
     assert server.asked == 0
     assert len(creation.refused) == 5
     assert all(why in text for text in creation.refused.values())
+
+
+RELABELLED = node_pool().spec.template.model_copy(
+    update={"metadata": TemplateMetadata(labels={"team": "b"})}
+)
+
+
+async def test_no_claim_is_created_by_a_plan_for_another_template():
+    """It would have the labels of the plan and the hash of the new template: no drift would show it."""
+    creator, server, cluster_state = desk()
+    server.answer.set()
+    pools = cluster_state.snapshot().node_pools
+    changed(cluster_state, template=RELABELLED)
+
+    assert "template" in creator.refusal(five(), pools=pools)
+    creation = await create(creator, five(), pools)
+
+    assert server.asked == 0
+    assert all("template" in why for why in creation.refused.values())
+    assert len(creation.refused) == 5
+
+
+async def test_claims_that_wait_for_their_creation_are_not_created_for_another_template(
+    monkeypatch,
+):
+    """Hundreds of claims take seconds."""
+    monkeypatch.setattr(claim_creator, "CONCURRENCY", 2)
+    creator, server, cluster_state = desk()
+    creating = asyncio.create_task(create(creator, five(), cluster_state.snapshot().node_pools))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    changed(cluster_state, template=RELABELLED)
+    server.answer.set()
+    creation = await creating
+
+    assert made(creation) == server.asked == 2
+    assert len(creation.refused) == 3
+
+
+async def test_another_spec_with_the_same_template_does_not_hold_claims_up():
+    creator, server, cluster_state = desk()
+    server.answer.set()
+    pools = cluster_state.snapshot().node_pools
+    changed(cluster_state, weight=7)
+
+    assert made(await create(creator, five(), pools)) == 5
 
 
 async def test_a_pool_over_its_limits_gets_no_claims_and_says_which():
@@ -425,7 +478,7 @@ async def test_a_claim_that_is_not_wanted_at_its_turn_is_not_created():
     wanted = iter([True, True, False, True, False])
 
     creation = await creator.create(
-        five(), decision_ref=DECIDED, reason="provisioned", is_wanted=lambda: next(wanted)
+        five(), pools={}, decision_ref=DECIDED, reason="provisioned", is_wanted=lambda: next(wanted)
     )
 
     assert server.asked == made(creation) == 3

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.decisions import Decision, DecisionObstacle
+    from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.disruption.command_records import CommandRecords
     from karpenter_core.controllers.object_writer import ObjectWriter
@@ -204,7 +205,8 @@ class CommandQueue:
                 CommandRejection.STALE, f"the API server no longer shows {kinds}"
             )
         leaving = frozenset(candidate.name for candidate in command.candidates)
-        if why := self._creator.refusal(command.replacements, leaving=leaving):
+        pools = _planned_pools(command)
+        if why := self._creator.refusal(command.replacements, pools=pools, leaving=leaving):
             return _CommandFailure(CommandRejection.LAUNCH, why)
         marked = await self._taint_candidates(command)
         if not marked or (command.replacements and len(marked) < len(command.candidates)):
@@ -246,6 +248,7 @@ class CommandQueue:
             return ()
         created = await self._creator.create(
             command.replacements,
+            pools=_planned_pools(command),
             decision_ref=DecisionRef(id=command.id, cause=str(command)),
             reason=str(command.reason).lower(),
             leaving=frozenset(candidate.name for candidate in command.candidates),
@@ -463,3 +466,8 @@ class CommandQueue:
                 if succeeded
                 else self._drift_backoff.with_failure(pool, now, command.id)
             )
+
+
+def _planned_pools(command: Command) -> dict[str, NodePool]:
+    """Return the NodePools with which a command was planned, as far as its candidates tell."""
+    return {candidate.pool.name: candidate.pool for candidate in command.candidates}

@@ -75,6 +75,7 @@ ANSWER_SECONDS: Final = 35.0
 """The time that the API server has for an answer: a webhook that has to agree may take 30 s."""
 RETRY_SECONDS: Final = 0.5
 _GONE: Final = "nodepool is gone"
+_CHANGED: Final = "the template of the nodepool has changed since the plan"
 UNWANTED: Final = "it is not wanted any more"
 
 
@@ -128,6 +129,7 @@ class ClaimCreator:
         self,
         planned: Sequence[PlannedNodeClaim],
         *,
+        pools: Mapping[str, NodePool],
         decision_ref: DecisionRef,
         reason: str,
         annotations: Sequence[Mapping[str, str]] = (),
@@ -136,6 +138,10 @@ class ClaimCreator:
     ) -> CreatedClaims:
         """Create the claims that the limits allow, a few at a time, while they are wanted.
 
+        `pools` are the NodePools with which they were planned: a claim has the labels and requirements
+        of its plan and the taints and the hash of its NodePool, so with another template nobody would
+        notice that it is outdated.
+
         With `annotations`, one mapping for each claim, the claims belong together: if the limits
         refuse one of them, none is created. `leaving` are claims that these replace: they do not count
         for the limits of NodePools.
@@ -143,7 +149,7 @@ class ClaimCreator:
         Serialising all claims of a plan for ten thousand pods before the first is sent would block the
         event loop for seconds, and the lease would be lost meanwhile.
         """
-        refused = self._refusals(planned, leaving=leaving, counted=True)
+        refused = self._refusals(planned, pools, leaving=leaving, counted=True)
         if annotations and refused:
             why = next(iter(refused.values()))
             refused = {number: refused.get(number, why) for number in range(len(planned))}
@@ -159,6 +165,9 @@ class ClaimCreator:
             try:
                 if not is_wanted():
                     refused[number] = UNWANTED
+                    return None
+                if self._is_outdated(planned[number].pool, pools):
+                    refused[number] = _CHANGED
                     return None
                 if why := outages.reason_for(planned[number].pool):
                     rejected[number] = why
@@ -213,15 +222,35 @@ class ClaimCreator:
         self._slots_in_flight.update(slots.values())
         return slots
 
-    def refusal(self, planned: Sequence[PlannedNodeClaim], *, leaving: Collection[str] = ()) -> str:
+    def _is_outdated(self, name: str, pools: Mapping[str, NodePool]) -> bool:
+        """Tell whether a pool has another template than one of `pools`, with which it was planned."""
+        planned_with, pool = pools.get(name), self._cluster_state.snapshot().node_pools.get(name)
+        if planned_with is None or pool is None or pool is planned_with:
+            return False
+        return pool.spec.template != planned_with.spec.template
+
+    def refusal(
+        self,
+        planned: Sequence[PlannedNodeClaim],
+        *,
+        pools: Mapping[str, NodePool],
+        leaving: Collection[str] = (),
+    ) -> str:
         """Return why some of these claims would be refused now; empty if all are allowed.
 
-        For callers that need all claims or none, before they change anything. `leaving` as in `create`.
+        For callers that need all claims or none, before they change anything. `pools` and `leaving` as
+        in `create`.
         """
-        return next(iter(self._refusals(planned, leaving=leaving, counted=False).values()), "")
+        refused = self._refusals(planned, pools, leaving=leaving, counted=False)
+        return next(iter(refused.values()), "")
 
     def _refusals(
-        self, planned: Sequence[PlannedNodeClaim], *, leaving: Collection[str], counted: bool
+        self,
+        planned: Sequence[PlannedNodeClaim],
+        planned_with: Mapping[str, NodePool],
+        *,
+        leaving: Collection[str],
+        counted: bool,
     ) -> dict[int, str]:
         """Return the reasons for refused claims, by their index.
 
@@ -241,7 +270,10 @@ class ClaimCreator:
             leaving=leaving,
         )
         pools = {item.pool for item in planned}
-        over = self._pools_over_limits(snapshot, pools, ceilings.pool_usage)
+        over = {
+            **{name: _CHANGED for name in pools if self._is_outdated(name, planned_with)},
+            **self._pools_over_limits(snapshot, pools, ceilings.pool_usage),
+        }
         static = StaticNodeAllowance(snapshot, in_flight=self._in_flight)
         refused: dict[int, str] = {}
         limited: Counter[tuple[str, str]] = Counter()

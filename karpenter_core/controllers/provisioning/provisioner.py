@@ -248,7 +248,10 @@ class Provisioner:
         self._recorder.nominate_existing_nodes(real_plan, snapshot)
         with tracer.span("provisioning.create_claims", claims=len(plan.claims)):
             created = await self._creator.create(
-                plan.claims, decision_ref=decision_ref, reason="provisioned"
+                plan.claims,
+                pools={pool.name: pool for pool in provisioning_input.problem.pools},
+                decision_ref=decision_ref,
+                reason="provisioned",
             )
         names = created.names
         self._recorder.record_virtual_pods(plan, snapshot, names)

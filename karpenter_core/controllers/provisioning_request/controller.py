@@ -223,7 +223,8 @@ class ProvisioningRequestController:
             if gang is None:  # a template was deleted: the next pass says so
                 return
             provisioning_input, plan, verdict = await self._plan(snapshot, request, gang)
-            problem = verdict.problem or self._creator.refusal(plan.claims)
+            pools = {pool.name: pool for pool in provisioning_input.problem.pools}
+            problem = verdict.problem or self._creator.refusal(plan.claims, pools=pools)
             now = self._runtime.clock.now()
             if problem:
                 some = await self._with_some(snapshot, request, gang)
@@ -308,6 +309,7 @@ class ProvisioningRequestController:
         )
         created = await self._creator.create(
             plan.claims,
+            pools={pool.name: pool for pool in provisioning_input.problem.pools},
             decision_ref=decision_ref,
             reason=REASON,
             annotations=attempt_annotations(request, plan.claims),

@@ -127,6 +127,7 @@ class StaticProvisioningController:
         )
         created = await self._creator.create(
             (planned,) * count,
+            pools={pool.name: pool},
             decision_ref=decision_ref,
             reason="provisioned",
             is_wanted=partial(self._lacks_replicas, pool),
