@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import pytest
 
 from karpenter_core.controllers.nodeclaim import drift as controller
@@ -15,7 +18,7 @@ from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.api import KWOKNodeClass
 from karpenter_provider_kwok.plugin import KwokProvider
-from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool
+from tests.controllers.whole_controller import NODE_CLASS, cloud, deployment, node_pool
 
 NODE_CLASSES = custom_kind(KWOKNodeClass.resource)
 KEPT = {"consolidateAfter": "0s", "budgets": [{"nodes": "0"}]}
@@ -224,6 +227,47 @@ def test_a_changed_nodeclass_makes_its_claims_drift(tmp_path):
         assert drifted(scene) == []
 
     run_controller(tmp_path, scenario, cloud=cloud)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_the_instance_of_an_earlier_launch_has_the_hash_that_it_was_launched_with(
+    tmp_path, is_killed
+):
+    """Its NodeClass changed before the launch was repeated: the node is outdated, and shows it."""
+    file = tmp_path / "faults.json"
+    file.write_text(json.dumps([{"fault": "lost-reply", "operation": "launch", "count": 1}]))
+    hashing = Cloud()
+    hashing.version = "v1"
+
+    def is_tried(scene):
+        return any(
+            (each["type"], each["reason"]) == ("Launched", "LaunchFailed")
+            for claim in scene.claims()
+            for each in claim.get("status", {}).get("conditions", ())
+        )
+
+    async def run_scenario():
+        async with ControllerHarness(
+            lambda: {"kwok": hashing.plugin()},
+            folder=tmp_path,
+            arguments=[f"--kwok-faults-file={file}"],
+        ) as scene:
+            scene.cluster.apply([NODE_CLASS])
+            first = scene.start("--disable-leader-election")
+            await asyncio.sleep(5)
+            scene.cluster.apply([node_pool(disruption=KEPT), deployment("web", 1)])
+            await scene.settle(lambda: is_tried(scene), seconds=60)
+            if is_killed:
+                await first.kill()
+            scene.cluster.apply([{**NODE_CLASS, "spec": {"nodeRegistrationDelay": "1s"}}])
+            if is_killed:
+                scene.start("--disable-leader-election")
+            await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+
+            assert list(cloud(scene, tmp_path)["launches"].values()) == [1]
+            await scene.settle(lambda: drifted(scene) == ["NodeClassDrift"], seconds=30)
+
+    run_virtual(run_scenario())
 
 
 def annotation(claim, ending) -> str:

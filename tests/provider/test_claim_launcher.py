@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from threading import Lock
@@ -334,7 +334,7 @@ def test_each_claim_gets_an_instance_in_the_order_of_the_requests(world):
 
 
 def test_a_claim_that_has_an_instance_gets_no_other_one(world):
-    first = world.launch_one()
+    first = replace(world.launch_one(), existed=True)
     again = world.launch_one()
     world.restart()
     assert first == again == world.launch_one()
@@ -345,7 +345,7 @@ def test_an_instance_that_the_listing_does_not_show_yet_is_remembered(world):
     world.cloud.delay_seconds = SHOWN_SECONDS - 1
     first = world.launch_one()
     world.clock.seconds += SHOWN_SECONDS - 2
-    assert world.launch_one() == first
+    assert world.launch_one() == replace(first, existed=True)
     assert len(world.cloud.instances) == 1
 
 
@@ -398,10 +398,10 @@ def test_a_cloud_with_a_complete_list_needs_no_look_up_of_new_claims():
 
 def test_a_young_claim_keeps_the_instance_that_the_process_before_launched():
     world = World(finds_claims=False)
-    world.launch("a", "b")
+    assert not any(outcome.existed for outcome in world.launch("a", "b"))
     world.restart()
-    world.launch_one("a")
-    world.launch_one("b")
+    assert world.launch_one("a").existed
+    assert world.launch_one("b").existed
     assert world.cloud.claims() == {"a": 1, "b": 1}
 
 
@@ -411,7 +411,9 @@ def test_a_call_without_an_answer_is_repeated_with_its_token(world, loss):
     world.cloud.behaviour = [loss]
     outcome = world.launch_one()
     assert type(outcome) is CloudProviderError
-    assert isinstance(world.launch_one(), LaunchedInstance)
+    again = world.launch_one()
+    assert isinstance(again, LaunchedInstance)
+    assert again.existed, "the call is that of an earlier launch, with its NodeClass"
     assert world.cloud.sent == ["a:0", "a:0"]
     assert len(world.cloud.instances) == 1
     assert not world.cloud.released, "addresses may be in use"
@@ -516,7 +518,7 @@ class TestCallsForSeveralClaims:
         outcomes = world.launch("a", "b")
         assert len({outcome.provider_id for outcome in outcomes}) == 2
         world.restart()
-        assert world.launch("a", "b") == outcomes
+        assert world.launch("a", "b") == [replace(each, existed=True) for each in outcomes]
         assert world.cloud.sent == ["a+b:0"]
 
     def test_a_claim_that_a_call_brought_nothing_gets_the_shortage(self, world):

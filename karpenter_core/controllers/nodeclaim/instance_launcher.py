@@ -18,6 +18,7 @@ from karpenter_core.api.nodepool import (
     TemplateSpec,
 )
 from karpenter_core.api.quantities import parse_amount
+from karpenter_core.controllers.nodeclaim.launch_stamps import LaunchStamps
 from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
 from karpenter_core.controllers.provisioning.new_claims import DECISION
 from karpenter_core.controllers.reconciling.throttling import ThrottleWaits
@@ -32,7 +33,6 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.lifecycle.changes import LifecycleStep
-from karpenter_core.lifecycle.claim_status import with_metadata
 from karpenter_core.lifecycle.nodeclaim.launch import (
     exhausted_for,
     exhausted_offerings,
@@ -114,6 +114,7 @@ class InstanceLauncher:
         """UIDs of claims with a failed launch that may have created an unknown instance."""
         self._log: FilteringBoundLogger = structlog.get_logger("nodeclaim.lifecycle")
         self._hashes = NodeClassHashes(providers)
+        self._stamps = LaunchStamps()
         providers.subscribe_late_launches(self._finish_late_launch)
 
     async def launch(self, claim: NodeClaim) -> LifecycleStep | None:
@@ -143,7 +144,7 @@ class InstanceLauncher:
         self._cluster_state.fold(LaunchCallStarted(claim.uid, self._runtime.clock.now()))
         try:
             answer = await self._providers.launch(request)
-            outcome = _claim_after_launch(request.node_claim, answer)
+            outcome = self._claim_after_launch(request.node_claim, answer)
         except BaseException:
             self._record_finished(
                 claim, None
@@ -175,8 +176,8 @@ class InstanceLauncher:
             types = self._types_to_request(claim, catalogue)
         else:
             return None
-        stamp = await self._hashes.annotations_of(node_class)
-        claim = with_metadata(claim, annotations={**claim.metadata.annotations, **stamp})
+        current = await self._hashes.annotations_of(node_class)
+        claim = self._stamps.stamp(claim, node_class, current)
         return LaunchRequest(node_claim=claim, node_class=node_class, instance_types=types)
 
     def _types_to_request(self, claim: NodeClaim, catalogue: Catalogue) -> tuple[InstanceType, ...]:
@@ -223,6 +224,7 @@ class InstanceLauncher:
         self._throttles.forget(uid)
         self._without_instance.discard(uid)
         self._unanswered.discard(uid)
+        self._stamps.forget(uid)
 
     def is_without_instance(self, uid: str) -> bool:
         """Tell whether a claim certainly has no instance.
@@ -238,6 +240,7 @@ class InstanceLauncher:
             self._unanswered.add(claim.uid)
         elif claim.uid not in self._unanswered:
             self._without_instance.add(claim.uid)
+            self._stamps.forget(claim.uid)
         before = self._failed_launches.get(claim.uid)
         failures = 0 if before is None else before.failures
         wait = self._throttles.seconds(claim.uid, error)
@@ -266,7 +269,7 @@ class InstanceLauncher:
         If the claim is gone, its instance is an orphan, which garbage collection terminates.
         """
         claim = request.node_claim
-        late = _claim_after_launch(claim, outcome)
+        late = self._claim_after_launch(claim, outcome)
         if isinstance(late, NodeClaim):
             self._log.info(
                 "recorded a late launch",
@@ -283,6 +286,25 @@ class InstanceLauncher:
                 error=str(late),
             )
             self._record_finished(claim, None)
+
+    def _claim_after_launch(
+        self, claim: NodeClaim, outcome: LaunchOutcome
+    ) -> NodeClaim | CloudProviderError:
+        """Return the claim of a request with the launched instance, or the error of the launch.
+
+        An instance whose description cannot be parsed counts as an error: it has the claim's token, so
+        the next attempt finds it, or garbage collection does after the claim was given up.
+        """
+        if not isinstance(outcome, LaunchedInstance):
+            return outcome
+        try:
+            if not outcome.provider_id:
+                return CloudProviderError("the launched instance has no provider ID")
+            if outcome.existed:
+                claim = self._stamps.with_earlier(claim)
+            return launched_claim(claim, outcome)
+        except Exception as error:
+            return CloudProviderError(f"the launched instance cannot be parsed: {error!r}")
 
     def _record_finished(self, claim: NodeClaim, launched: NodeClaim | None) -> None:
         self._cluster_state.fold(
@@ -345,19 +367,3 @@ def _pool_for_standalone_claim(claim: NodeClaim) -> NodePool:
         metadata=claim.metadata,
         spec=NodePoolSpec(template=NodeClaimTemplate(metadata=labels, spec=template)),
     )
-
-
-def _claim_after_launch(claim: NodeClaim, outcome: LaunchOutcome) -> NodeClaim | CloudProviderError:
-    """Return the claim with the launched instance, or the error of the launch.
-
-    An instance whose description cannot be parsed counts as an error: it has the claim's token, so the
-    next attempt finds it, or garbage collection does after the claim was given up.
-    """
-    if not isinstance(outcome, LaunchedInstance):
-        return outcome
-    try:
-        if not outcome.provider_id:
-            return CloudProviderError("the launched instance has no provider ID")
-        return launched_claim(claim, outcome)
-    except Exception as error:
-        return CloudProviderError(f"the launched instance cannot be parsed: {error!r}")

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.provisioning.new_claims import DecisionRef
@@ -362,6 +363,7 @@ class ClaimCreator:
             reason=reason,
             annotations=annotations,
             overlaid=self._overlaid_types(snapshot, planned.pool),
+            node_class=_node_class_of(pool, snapshot),
         )
         try:
             await self._send(claim)
@@ -460,6 +462,11 @@ def _refused_claim(pool: NodePool, why: str) -> Notice:
         dedupe=(pool.uid,),
         window=REFUSED_WINDOW,
     )
+
+
+def _node_class_of(pool: NodePool, snapshot: Snapshot) -> NodeClass | None:
+    ref = pool.spec.template.spec.node_class_ref
+    return snapshot.node_classes.get((ref.group, ref.kind, ref.name))
 
 
 def _priority(planned: PlannedNodeClaim) -> int:

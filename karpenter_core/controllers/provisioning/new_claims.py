@@ -14,12 +14,14 @@ from karpenter_core.lifecycle.nodeclaim.node_claim_builder import (
     claim_name,
     overlay_annotations,
 )
+from karpenter_core.lifecycle.nodeclass.hashing import stored_hash
 from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, node_pool_hash
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.scheduling.overlays import OverlaidTypes
     from karpenter_core.scheduling.problem import PlannedNodeClaim
@@ -87,10 +89,12 @@ def new_claim(
     reason: str,
     annotations: Mapping[str, str] | None,
     overlaid: OverlaidTypes | None,
+    node_class: NodeClass | None,
 ) -> NodeClaim:
     """Return the complete claim to create, so that it needs no patch before its launch.
 
-    `annotations` are added to those that every claim has.
+    `annotations` are added to those that every claim has. The hash of its NodeClass is that of its
+    launch; the one at its creation counts if nothing better is known (`nodeclaim.launch_stamps`).
     """
     claim = build_node_claim(
         planned,
@@ -101,6 +105,7 @@ def new_claim(
     )
     all_annotations = {
         **claim.metadata.annotations,
+        **({} if node_class is None else stored_hash(node_class)),
         **(annotations or {}),
         **({} if overlaid is None else overlay_annotations(planned.instance_types, overlaid)),
         DECISION: decision_ref.id,

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NODE_CLASS_DRIFT",
+    "claim_hash",
     "has_hash",
     "hash_annotations",
     "is_hash_current",
     "node_class_drift",
+    "stored_hash",
     "with_migrated_hash",
 ]
 
@@ -36,6 +38,16 @@ def hash_annotations(node_class: NodeClass, *, value: str, version: str) -> dict
     """Return the hash annotations of a NodeClass and of the claims launched from it."""
     hash_key, version_key = _keys(node_class)
     return {hash_key: value, version_key: version}
+
+
+def stored_hash(node_class: NodeClass) -> dict[str, str]:
+    """Return the hash annotations that a NodeClass has; none if it is without."""
+    return _hash_in(node_class.metadata.annotations, node_class)
+
+
+def claim_hash(claim: NodeClaim, node_class: NodeClass) -> dict[str, str]:
+    """Return the hash annotations that a claim has of its NodeClass; none if it is without."""
+    return _hash_in(claim.metadata.annotations, node_class)
 
 
 def has_hash(node_class: NodeClass) -> bool:
@@ -76,6 +88,13 @@ def node_class_drift(claim: NodeClaim, node_class: NodeClass) -> str:
     if ours[version_key] != theirs[version_key] or ours[hash_key] == theirs[hash_key]:
         return ""
     return NODE_CLASS_DRIFT
+
+
+def _hash_in(annotations: Mapping[str, str], node_class: NodeClass) -> dict[str, str]:
+    keys = _keys(node_class)
+    if not all(key in annotations for key in keys):
+        return {}
+    return {key: annotations[key] for key in keys}
 
 
 def _keys(node_class: NodeClass) -> tuple[str, str]:

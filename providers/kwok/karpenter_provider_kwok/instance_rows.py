@@ -49,7 +49,7 @@ def repeated_outcome(row: sqlite3.Row, request: LaunchRequest, now: float) -> La
         return LaunchFailedError(
             f"the instance of token {request.token} was terminated", reason="InstanceTerminated"
         )
-    return LaunchedInstance(**json.loads(row["answer"]))
+    return LaunchedInstance(**json.loads(row["answer"]), existed=True)
 
 
 def insert_instance(

@@ -10,7 +10,7 @@ this kind are interchangeable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
@@ -139,7 +139,7 @@ class ForeignLaunches(Generic[Tagged]):
                 if instance is None:
                     continue
                 self._given[instance.id] = request.token
-                found[request.token] = self._outcome_of(request, instance)
+                found[request.token] = replace(self._outcome_of(request, instance), existed=True)
                 self._log.info(
                     "found the instance of a launch that was under way at the take-over",
                     instance=instance.id,

@@ -8,6 +8,7 @@ claims are launched.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, final
 
@@ -19,6 +20,7 @@ from karpenter_core.errors import (
     InsufficientCapacityError,
     LaunchFailedError,
 )
+from karpenter_core.provider.contract import LaunchedInstance
 from karpenter_core.provider.kit.launch.cloud import Answer, Call, Described
 from karpenter_core.provider.kit.launch.executor import CallExecutor, OpenCall
 from karpenter_core.provider.kit.launch.existing_instances import ExistingInstances, as_outcome
@@ -92,6 +94,7 @@ class ClaimLauncher(Generic[Described, Call, Answer]):
                 outcomes[token] = CloudProviderError(
                     "another process may have launched this NodeClaim, and its instance is looked for"
                 )
+        outcomes = {token: _as_existing(outcome) for token, outcome in outcomes.items()}
         new = [request for token, request in by_token.items() if token not in outcomes]
         by_class: dict[tuple[str, str], list[LaunchRequest]] = {}
         for request in new:
@@ -167,3 +170,8 @@ class ClaimLauncher(Generic[Described, Call, Answer]):
         width = min(len(jobs), self._traits.calls_at_once)
         with ThreadPoolExecutor(width, self._traits.log_name) as pool:
             return [future.result() for future in [pool.submit(job) for job in jobs]]
+
+
+def _as_existing(outcome: LaunchOutcome) -> LaunchOutcome:
+    """Return the outcome of a claim for which an earlier call may have launched its instance."""
+    return replace(outcome, existed=True) if isinstance(outcome, LaunchedInstance) else outcome

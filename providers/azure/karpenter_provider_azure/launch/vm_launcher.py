@@ -140,7 +140,9 @@ class VmLauncher:
         made, shortages = self._made(launch)
         if isinstance(made, CloudProviderError):
             raise made if not shortages else merge_shortages(shortages[0], made)
-        outcome = replace(self._outcome(launch, made), shortages=shortages)
+        # Azure gives the id of a virtual machine that exists, and not of one that it makes now.
+        existed = bool(made.vm_id)
+        outcome = replace(self._outcome(launch, made), shortages=shortages, existed=existed)
         self._remember(request, made, outcome)
         if not launch.node_pool:
             self._wait(made)

@@ -411,10 +411,11 @@ def test_a_launch_without_an_answer_is_adopted_by_the_next_one():
 def test_a_repeated_request_that_was_carried_out_before_is_adopted():
     """The client repeats a request without an answer by itself."""
     made = LaunchWorld()
-    made.launch()
+    assert not made.launch().existed
     made.arm.refuse = lambda _body: None
     outcome = made.launch()
     assert outcome.provider_id.endswith("aks-web-1")
+    assert outcome.existed
 
 
 def test_a_refused_change_of_a_virtual_machine_that_exists_adopts_it():
