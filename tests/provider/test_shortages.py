@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.provider.kit.shortages import Shortage, quota_groups
+from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
+from karpenter_core.errors import (
+    ExhaustedScope,
+    InsufficientCapacityError,
+    OfferingKey,
+    QuotaGroup,
+    ThrottledError,
+)
+from karpenter_core.lifecycle.nodeclaim.launch import exhausted_offerings
+from karpenter_core.provider.catalogue import Offering, Price, Requirements
+from karpenter_core.provider.kit.shortages import Shortage, narrow_to_reservations, quota_groups
 from karpenter_core.provider.kit.unavailable_offerings import (
     UnavailableOffering,
     UnavailableOfferings,
@@ -216,3 +228,65 @@ def test_a_quota_group_covers_types_of_its_families_that_were_not_offered():
         if not o.available
     }
     assert closed == {("d8", "on-demand")}
+
+
+RESERVATION = "cloud.example.com/reservation"
+
+
+def reserved(reservation, *, capacity_type="reserved", zone="a"):
+    labels = {CAPACITY_TYPE: capacity_type, ZONE: zone, RESERVATION: reservation}
+    return Offering(
+        requirements=Requirements.from_labels(
+            {key: value for key, value in labels.items() if value}
+        ),
+        price=Price(1.0, "USD"),
+        available=True,
+        reservation_capacity=1,
+    )
+
+
+FULL, AMPLE = reserved("r-1"), reserved("r-2")
+KEY = OfferingKey(instance_type="d8", zone="a", capacity_type="reserved")
+PLAIN = OfferingKey(instance_type="d8", zone="b", capacity_type="on-demand")
+
+
+def narrowed(error, *offerings):
+    return narrow_to_reservations(
+        error, [("d8", offering) for offering in offerings], label=RESERVATION
+    )
+
+
+def test_a_shortage_of_a_reservation_leaves_others_of_the_same_offering_available():
+    """They are paid for: on-demand would be launched beside them."""
+    it = replace(instance_type("d8"), offerings=(FULL, AMPLE))
+    error = narrowed(InsufficientCapacityError("full", offerings=[KEY]), FULL)
+    masked = exhausted_offerings(error, [it], Requirements())
+
+    (left,) = without_unavailable(
+        Catalogue(version="1", instance_types=(it,)), frozenset(masked)
+    ).instance_types
+
+    assert [offering.available for offering in left.offerings] == [False, True]
+
+
+def test_other_offerings_of_a_shortage_stay_beside_its_reservations():
+    quota = QuotaGroup(capacity_type="spot")
+    error = InsufficientCapacityError("full", offerings=[PLAIN, KEY], quota_groups=[quota])
+    of_both = narrowed(error, FULL, AMPLE, reserved("", capacity_type="on-demand", zone="b"))
+
+    assert of_both.offerings == (PLAIN,)
+    assert [group.value for group in of_both.quota_groups] == ["", "r-1", "r-2"]
+    assert str(of_both) == "full"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InsufficientCapacityError("full", offerings=[PLAIN]),
+        InsufficientCapacityError("no address", offerings=[KEY], scope=ExhaustedScope.NODE_CLASS),
+        InsufficientCapacityError("full zone", offerings=[KEY], scope=ExhaustedScope.ZONE),
+        ThrottledError("later"),
+    ],
+)
+def test_an_error_about_more_than_reservations_is_left_as_it_is(error):
+    assert narrowed(error, FULL, AMPLE) is error

@@ -60,8 +60,9 @@ class LaunchedInstance:
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     shortages: tuple[InsufficientCapacityError, ...] = ()
     """Shortages that the launch met before it succeeded; their offerings become unavailable at once."""
-    existed: bool = False
-    """Whether an earlier launch for the same token made the instance: its NodeClass may have changed since."""
+    existed: bool = field(default=False, compare=False)
+    """Whether an earlier launch for the same token made the instance: its NodeClass may have changed since.
+    Outcomes of one instance are equal in any case."""
 
 
 LaunchOutcome: TypeAlias = LaunchedInstance | CloudProviderError

@@ -9,14 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from karpenter_core.errors import QuotaGroup
+from karpenter_core.api.labels import RESERVED
+from karpenter_core.errors import (
+    CloudProviderError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    QuotaGroup,
+)
+from karpenter_core.provider.kit.launch_candidates import offering_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_core.errors import OfferingKey
+    from karpenter_core.provider.catalogue import InstanceType, Offering
 
-__all__ = ["Shortage", "quota_groups"]
+__all__ = ["Shortage", "narrow_to_reservations", "quota_groups"]
 
 
 class Shortage(NamedTuple):
@@ -74,3 +82,36 @@ def quota_groups(
                 zone=shortage.zone,
                 capacity_type=shortage.capacity_type,
             )
+
+
+def narrow_to_reservations(
+    error: CloudProviderError, offerings: Iterable[tuple[str, Offering]], *, label: str
+) -> CloudProviderError:
+    """Return a shortage that names the used-up reservations instead of their offerings.
+
+    An `OfferingKey` covers all reservations of a type in a zone, and others may have instances left, which
+    are paid for. `offerings`, by instance type, are those that the shortage can be about; `label` is the one
+    by which an offering names its reservation.
+    """
+    if (
+        not isinstance(error, InsufficientCapacityError)
+        or error.scope is not ExhaustedScope.OFFERING
+    ):
+        return error
+    reservations: dict[OfferingKey, dict[QuotaGroup, None]] = {}
+    for name, offering in offerings:
+        reservation = offering.requirements.single_value(label)
+        if offering.capacity_type == RESERVED and reservation:
+            group = QuotaGroup(label=label, value=reservation, capacity_type=RESERVED)
+            reservations.setdefault(offering_key(name, offering), {})[group] = None
+    groups = dict.fromkeys(group for key in error.offerings for group in reservations.get(key, ()))
+    if not groups:
+        return error
+    narrowed = InsufficientCapacityError(
+        str(error),
+        offerings=tuple(key for key in error.offerings if key not in reservations),
+        scope=error.scope,
+        quota_groups=tuple(dict.fromkeys((*error.quota_groups, *groups))),
+    )
+    narrowed.__cause__ = error.__cause__
+    return narrowed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -156,13 +157,15 @@ def test_disks_are_looked_at_where_categories_are_left_out(monkeypatch, disk, ca
 
 
 @pytest.mark.parametrize(
-    ("capacity_type", "is_short", "is_sold_out"),
-    [(RESERVED, False, True), (ON_DEMAND, True, True), (ON_DEMAND, False, False)],
+    ("left", "is_short", "is_sold_out"),
+    [(0, False, True), (1, True, True), (1, False, False)],
 )
-def test_reservations_and_shortages_are_sold_out(capacity_type, is_short, is_sold_out):
-    context = SimpleNamespace(_is_short=lambda _it, _offering: is_short)
-    offering = SimpleNamespace(capacity_type=capacity_type)
-    assert LaunchContext.is_sold_out(context, None, offering) is is_sold_out
+def test_used_up_private_pools_and_shortages_are_sold_out(left, is_short, is_sold_out):
+    """A private pool with instances left is not: its vSwitches are full, and another NodeClass has others."""
+    context = SimpleNamespace(
+        _is_short=lambda _it, _offering: is_short, _is_left=lambda _offering: bool(left)
+    )
+    assert LaunchContext.is_sold_out(context, None, None) is is_sold_out
 
 
 @pytest.mark.parametrize(
@@ -188,6 +191,7 @@ def test_an_offering_is_open_with_a_vswitch_and_room(
         _is_short=lambda _it, _offering, vswitches: asked.append(list(vswitches)) or is_short,
         reserved_left=lambda _id: left,
     )
+    context._is_left = partial(LaunchContext._is_left, context)
     offering = SimpleNamespace(zone=zone, capacity_type=capacity_type)
     assert LaunchContext.is_open(context, None, offering) is is_open
     assert asked == ([["vsw-a"]] if zone == "a" else [])

@@ -23,6 +23,7 @@ from karpenter_core.provider.kit.launch_candidates import (
     with_offerings,
 )
 from karpenter_core.provider.kit.recent_launches import ClaimRef
+from karpenter_core.provider.kit.shortages import narrow_to_reservations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -50,6 +51,11 @@ class LaunchRules(Protocol):
     @property
     def well_known_labels(self) -> Collection[str]:
         """Labels that an instance type may leave undefined."""
+        ...
+
+    @property
+    def reservation_label(self) -> str:
+        """Label by which an offering names its reservation."""
         ...
 
     def is_open(self, it: InstanceType, offering: Offering, /) -> bool:
@@ -244,19 +250,28 @@ class _LaunchChoices:
 
     def _unavailable_error(
         self, instance_types: Sequence[InstanceType], requirements: Requirements
-    ) -> InsufficientCapacityError:
-        closed = self._closed_offerings(instance_types, requirements)
+    ) -> CloudProviderError:
+        listed = self._closed_offerings(instance_types, requirements)
+        closed: dict[OfferingKey, bool] = {}
+        for name, offering, is_sold_out in listed:
+            key = offering_key(name, offering)
+            closed[key] = closed.get(key, True) and is_sold_out
         sold_out = tuple(key for key, is_sold_out in closed.items() if is_sold_out)
         is_of_node_class = closed and not sold_out
-        return InsufficientCapacityError(
+        error = InsufficientCapacityError(
             _UNAVAILABLE,
             offerings=sold_out or tuple(closed),
             scope=ExhaustedScope.NODE_CLASS if is_of_node_class else ExhaustedScope.OFFERING,
         )
+        return narrow_to_reservations(
+            error,
+            ((name, offering) for name, offering, _ in listed),
+            label=self._rules.reservation_label,
+        )
 
     def _closed_offerings(
         self, instance_types: Sequence[InstanceType], requirements: Requirements
-    ) -> dict[OfferingKey, bool]:
+    ) -> list[tuple[str, Offering, bool]]:
         """Return the offerings that were listed and are not open, and whether they are sold out.
 
         What is not sold out has no subnet with room. Reservations of a type in a zone share a key,
@@ -268,16 +283,14 @@ class _LaunchChoices:
             is_open=lambda _it, _offering: True,
             well_known=self._rules.well_known_labels,
         )
-        closed: dict[OfferingKey, bool] = {}
-        for compatible in listed:
-            it = compatible.instance_type
-            for allocatable in compatible.allocatable_offerings:
-                for offering in allocatable.offerings:
-                    if not self._rules.is_open(it, offering):
-                        key = offering_key(it.name, offering)
-                        sold_out = self._rules.is_sold_out(it, offering)
-                        closed[key] = closed.get(key, True) and sold_out
-        return closed
+        return [
+            (compatible.instance_type.name, offering, self._rules.is_sold_out(it, offering))
+            for compatible in listed
+            for it in (compatible.instance_type,)
+            for allocatable in compatible.allocatable_offerings
+            for offering in allocatable.offerings
+            if not self._rules.is_open(it, offering)
+        ]
 
 
 def _has_price_overlay(request: LaunchRequest) -> bool:

@@ -19,7 +19,11 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.kit.launch.answers import CallAnswer, NewInstance, unserved_error
 from karpenter_core.provider.kit.launch_candidates import offering_key
-from karpenter_core.provider.kit.shortages import Shortage, quota_groups
+from karpenter_core.provider.kit.shortages import (
+    Shortage,
+    narrow_to_reservations,
+    quota_groups,
+)
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_alibabacloud.api_answers import object_of, objects_at, text_of, texts_of
 from karpenter_provider_alibabacloud.catalogue.instance_type_info import list_at
@@ -31,6 +35,7 @@ from karpenter_provider_alibabacloud.codes import (
     exhausted_scope,
     launch_reason,
 )
+from karpenter_provider_alibabacloud.labels import CAPACITY_RESERVATION_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -284,7 +289,7 @@ def unserved_outcome(
 
     failures = [failure for answer in answers for failure in answer.failures]
     failed = [answer for answer in answers if answer.failures]
-    return unserved_error(
+    error = unserved_error(
         failures,
         service="ECS",
         launched=sum(len(answer.instances) for answer in answers),
@@ -292,6 +297,11 @@ def unserved_outcome(
         exhausted=exhausted,
         quota_groups=groups,
         references=_requests(failed or answers),
+    )
+    return narrow_to_reservations(
+        error,
+        ((target.instance_type.name, target.offering) for target in tried),
+        label=CAPACITY_RESERVATION_ID,
     )
 
 

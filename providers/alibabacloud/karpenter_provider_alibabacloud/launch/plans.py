@@ -53,9 +53,14 @@ class LaunchContext:
         """Labels that an instance type may leave undefined."""
         return _WELL_KNOWN
 
+    @property
+    def reservation_label(self) -> str:
+        """Label by which an offering names its private pool."""
+        return labels.CAPACITY_RESERVATION_ID
+
     def is_sold_out(self, it: InstanceType, offering: Offering) -> bool:
         """Whether an offering is unavailable to every NodeClass, whatever vSwitches have room."""
-        return offering.capacity_type == RESERVED or self._is_short(it, offering)
+        return not self._is_left(offering) or self._is_short(it, offering)
 
     def is_open(self, it: InstanceType, offering: Offering) -> bool:
         """Whether nothing has come to be known against an offering since it was listed."""
@@ -64,6 +69,10 @@ class LaunchContext:
             return False
         if self._is_short(it, offering, vswitches):
             return False
+        return self._is_left(offering)
+
+    def _is_left(self, offering: Offering) -> bool:
+        """Whether an offering is no private pool, or one that has instances left."""
         return (
             offering.capacity_type != RESERVED or self.reserved_left(reservation_of(offering)) > 0
         )

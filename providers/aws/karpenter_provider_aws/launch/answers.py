@@ -18,7 +18,11 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.kit.launch.answers import CallAnswer, NewInstance, unserved_error
 from karpenter_core.provider.kit.launch_candidates import offering_key
-from karpenter_core.provider.kit.shortages import Shortage, quota_groups
+from karpenter_core.provider.kit.shortages import (
+    Shortage,
+    narrow_to_reservations,
+    quota_groups,
+)
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_aws.codes import (
     SERVICE_LINKED_ROLE_DENIED,
@@ -30,7 +34,7 @@ from karpenter_provider_aws.codes import (
     is_unfulfillable,
     launch_failure,
 )
-from karpenter_provider_aws.labels import INSTANCE_FAMILY
+from karpenter_provider_aws.labels import CAPACITY_RESERVATION_ID, INSTANCE_FAMILY
 from karpenter_provider_aws.quotas import quota_class
 
 if TYPE_CHECKING:
@@ -208,7 +212,7 @@ def unserved_outcome(
     families of `offered`.
     """
     offered = tuple(offered)
-    return unserved_error(
+    error = unserved_error(
         answer.failures,
         service="EC2",
         launched=len(answer.instances),
@@ -220,6 +224,11 @@ def unserved_outcome(
             label=INSTANCE_FAMILY,
             group_of=quota_class,
         ),
+    )
+    return narrow_to_reservations(
+        error,
+        ((target.instance_type, target.offering) for target in targets),
+        label=CAPACITY_RESERVATION_ID,
     )
 
 

@@ -65,6 +65,11 @@ class LaunchContext:
         """Labels that an instance type may leave undefined."""
         return _WELL_KNOWN
 
+    @property
+    def reservation_label(self) -> str:
+        """Label by which an offering names its reservation."""
+        return CAPACITY_RESERVATION_ID
+
     def is_sold_out(self, it: InstanceType, offering: Offering) -> bool:
         """Whether an offering cannot be had, whatever subnets have room."""
         return self._is_closed(offering) or self._is_short(it, offering)

@@ -11,6 +11,7 @@ from karpenter_core.provider.kit.launch.answers import merge_shortages
 from karpenter_core.provider.kit.launch_candidates import LaunchCandidate
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_aws.api.nodeclass import Subnet
+from karpenter_provider_aws.labels import CAPACITY_RESERVATION_ID
 from karpenter_provider_aws.launch.fleet import MAX_CONFIGS, MAX_OVERRIDES, targets_of
 from karpenter_provider_aws.launch.template_groups import LaunchTemplate
 from providers.aws.tests.catalogue.recorded_region import region
@@ -82,7 +83,7 @@ def test_a_successful_fleet_is_the_only_one(aws, reserved):
     assert aws.calls.count("CreateLaunchTemplate") == MAX_CONFIGS
 
 
-def test_a_shortage_names_the_offerings_of_all_fleet_requests(aws, reserved):
+def test_a_shortage_names_the_reservations_of_all_fleet_requests(aws, reserved):
     process, node_class = reserved
     aws.fail_pools(code=EXHAUSTED)
 
@@ -90,7 +91,8 @@ def test_a_shortage_names_the_offerings_of_all_fleet_requests(aws, reserved):
 
     assert isinstance(outcome, InsufficientCapacityError)
     assert aws.calls.count("CreateFleet") == 2
-    assert len(outcome.offerings) == len(set(outcome.offerings)) == MAX_CONFIGS + 5
+    assert len(outcome.quota_groups) == len(set(outcome.quota_groups)) == MAX_CONFIGS + 5
+    assert {group.label for group in outcome.quota_groups} == {CAPACITY_RESERVATION_ID}
 
 
 @pytest.mark.parametrize("code", ["MaxFleetCountExceeded", "UnauthorizedOperation"])

@@ -191,6 +191,28 @@ def test_capacity_taken_by_others_is_not_requested_again(
     assert not process.unavailable_offerings.view(now=process.clock.now()).offerings
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_used_up_reservation_leaves_others_of_its_type_and_zone(
+    aws, process, reserve, class_of, is_known
+):
+    """A claim is for one of them; instances that are paid for must not wait while on-demand is bought."""
+    full, ample = reserve(total=1), reserve(total=9)
+    node_class = class_of(full, ample)
+    aws.reservations.get(full.id).total = 0
+    of_full = RESERVED, (CAPACITY_RESERVATION_ID, full.id)
+    planned_before = process.request(claim_of("late", *of_full), node_class)
+    if is_known:
+        process.launch_one(claim_of("first", *of_full), node_class)
+
+    (outcome,) = process.launcher.launch([planned_before])
+
+    assert isinstance(outcome, InsufficientCapacityError)
+    assert outcome.offerings == ()
+    assert [(each.label, each.value, each.capacity_type) for each in outcome.quota_groups] == [
+        (CAPACITY_RESERVATION_ID, full.id, "reserved")
+    ]
+
+
 def test_several_claims_share_a_fleet_into_a_block(aws, process, reserve, class_of):
     block = reserve(total=3, **BLOCK)
     many = [claim_of(f"n{n}", RESERVED) for n in range(4)]
