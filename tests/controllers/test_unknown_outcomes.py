@@ -136,6 +136,26 @@ class TestALaunchOfWhichNothingWasHeard:
 
         staged(tmp_path, scenario, LOST, trouble)
 
+    @pytest.mark.parametrize("fault", ["throttle", "auth-failure"])
+    def test_a_refusal_proves_nothing_about_the_process_before(self, tmp_path, fault):
+        """It was refused before the cloud looked for an instance with its token."""
+
+        async def scenario(stage):
+            first = stage.begin(deployment("web", 1))
+            await stage.until(lambda: len(stage.instances()) == 1)
+            await first.kill()
+            stage.cloud_fails({"fault": fault, "operation": "launch"})
+            stage.scene.start(WITHOUT_ELECTION)
+            await stage.clock.sleep(10)
+            await stage.end_claim()
+
+            await stage.until(lambda: not stage.scene.claims())
+
+            assert stage.instances() == []
+            assert stage.outlived == []
+
+        staged(tmp_path, scenario, LOST)
+
     def test_a_refused_launch_needs_no_listing(self, tmp_path):
         """A refusal is an answer: such claims go although nothing can be listed."""
         throttle = {"fault": "throttle", "operation": "launch"}

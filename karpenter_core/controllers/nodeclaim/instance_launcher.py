@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -110,12 +110,18 @@ class InstanceLauncher:
         """By UID of the claim."""
         self._without_instance: set[str] = set()
         """UIDs of claims of which every launch is known to have created nothing."""
+        self._began: datetime | None = None
+        """The time from which this process launches alone."""
         self._unanswered: set[str] = set()
         """UIDs of claims with a failed launch that may have created an unknown instance."""
         self._log: FilteringBoundLogger = structlog.get_logger("nodeclaim.lifecycle")
         self._hashes = NodeClassHashes(providers)
         self._stamps = LaunchStamps()
         providers.subscribe_late_launches(self._finish_late_launch)
+
+    def begin(self) -> None:
+        """Note that only this process launches from now on."""
+        self._began = self._runtime.clock.now()
 
     async def launch(self, claim: NodeClaim) -> LifecycleStep | None:
         """Call the provider for an instance; return None if the ledger now has one.
@@ -233,13 +239,22 @@ class InstanceLauncher:
         """
         return uid in self._without_instance
 
+    def _is_older(self, claim: NodeClaim) -> bool:
+        """Tell whether a process before this one may have launched a claim.
+
+        A refusal does not deny it: the cloud may refuse a call before it looks at the token.
+        """
+        created = claim.metadata.creation_timestamp
+        return self._began is not None and created is not None and created <= self._began
+
     def _record_failure(
         self, claim: NodeClaim, error: CloudProviderError, types: tuple[InstanceType, ...]
     ) -> LifecycleStep:
         if not isinstance(error, _WITHOUT_INSTANCE):
             self._unanswered.add(claim.uid)
         elif claim.uid not in self._unanswered:
-            self._without_instance.add(claim.uid)
+            if not self._is_older(claim):
+                self._without_instance.add(claim.uid)
             self._stamps.forget(claim.uid)
         before = self._failed_launches.get(claim.uid)
         failures = 0 if before is None else before.failures

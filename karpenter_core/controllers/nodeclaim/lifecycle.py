@@ -221,6 +221,7 @@ class NodeClaimLifecycleController:
         """Work until cancelled."""
         await self._cluster_state.wait_synced()
         self._fresh.restart()
+        self._launcher.begin()
         for name in self._cluster_state.snapshot().node_claims:
             self._reconciler.wake(name)
         async with asyncio.TaskGroup() as group:
