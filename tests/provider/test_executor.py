@@ -8,7 +8,11 @@ import threading
 
 import pytest
 
-from karpenter_core.provider.host.executor import InlineExecutor, ThreadExecutor
+from karpenter_core.provider.host.executor import (
+    InlineExecutor,
+    ThreadExecutor,
+    UncommonRaiseError,
+)
 
 WHO = contextvars.ContextVar("WHO", default="")
 
@@ -64,7 +68,7 @@ async def test_calls_see_the_context_variables_of_their_caller():
 
 async def test_stop_iteration_does_not_hang_the_caller():
     executor = ThreadExecutor()
-    with pytest.raises(RuntimeError, match="StopIteration"):
+    with pytest.raises(UncommonRaiseError, match="StopIteration"):
         await executor.run(lambda: next(iter(())))
     executor.close()
 

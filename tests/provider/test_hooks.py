@@ -113,8 +113,9 @@ def test_an_optional_answer_may_be_none():
 
 
 def test_of_a_hook_open_to_all_one_answer_counts():
-    assert read(hooks.VETO_CANDIDATE, ["a reason"], candidate=None) == "a reason"
-    assert read(hooks.VETO_CANDIDATE, [], candidate=None) is None
+    assert hooks.VETO_CANDIDATE.single(["a reason"]) == "a reason"
+    assert hooks.VETO_CANDIDATE.single([]) is None
+    assert hooks.CHECK.single(["all"]) == ["all"]
 
 
 @pytest.mark.parametrize("answer", ["zone", [SettingSpec, 3]])

@@ -1,26 +1,27 @@
-"""Checks times, kinds and errors in answers of plug-ins.
+"""Ignores invalid values of announcements, and invalid labels and shortages of launches.
 
 One announcement with an invalid value must neither hide the others nor fail again with every poll: the
-value is ignored, and reported with object, field and value. The instance of a launch is kept whatever
-else its description says.
+value is ignored, and reported with object, field and value. The instance of a launch is kept, because the
+API server would refuse its NodeClaim each time for an invalid label. `answer_values` refuses the rest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.interruptions import InterruptionKind
+from karpenter_core.api.names import label_value_error, qualified_name_error
 from karpenter_core.errors import CloudProviderError, InsufficientCapacityError
 from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_core.provider.host.answer_values import is_aware
+from karpenter_core.provider.value_text import value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from karpenter_core.provider.contract import Interruption
 
-    from karpenter_core.provider.contract import InstanceListing, Interruption, LaunchOutcome
-
-__all__ = ["AnswerProblem", "check_interruption", "check_launch", "listing_problem"]
+__all__ = ["AnswerProblem", "check_interruption", "check_launched"]
 
 _TIME: Final = "a time with a time zone"
 
@@ -60,26 +61,56 @@ def check_interruption(message: Interruption) -> tuple[Interruption, tuple[Answe
     return (replace(message, **cleared) if cleared else message), problems
 
 
-def check_launch(outcome: LaunchOutcome) -> tuple[LaunchOutcome, tuple[AnswerProblem, ...]]:
-    """Return the outcome of a launch without invalid shortages, and what is wrong with them."""
-    if not isinstance(outcome, LaunchedInstance):
-        return outcome, ()
-    if _is_instance(outcome.shortages, tuple) and all(
-        _is_instance(each, InsufficientCapacityError) for each in outcome.shortages
+def check_launched(
+    instance: LaunchedInstance,
+) -> tuple[LaunchedInstance, tuple[AnswerProblem, ...]]:
+    """Return a launched instance without invalid shortages, labels and annotations, and what is wrong."""
+    where = f'LaunchedInstance "{instance.provider_id}"'
+    problems: tuple[AnswerProblem, ...] = ()
+    if not _is_instance(instance.shortages, tuple) or not all(
+        _is_instance(each, InsufficientCapacityError) for each in instance.shortages
     ):
-        return outcome, ()
-    where = f'LaunchedInstance "{outcome.provider_id}"'
-    problem = _problem(
-        where, "shortages", "a tuple of InsufficientCapacityError", outcome.shortages
-    )
-    return replace(outcome, shortages=()), (problem,)
+        wanted = "a tuple of InsufficientCapacityError"
+        problems += (_problem(where, "shortages", wanted, instance.shortages),)
+        instance = replace(instance, shortages=())
+    for field in ("labels", "annotations"):
+        given: object = getattr(instance, field)
+        if not given and _is_instance(given, Mapping):
+            continue
+        valid, invalid = _valid_entries(where, field, given)
+        if invalid:
+            problems += invalid
+            instance = replace(instance, **{field: valid})
+    return instance, problems
 
 
-def listing_problem(listing: InstanceListing) -> str:
-    """Return what makes a listing useless; empty if nothing does."""
-    if _is_valid("as_of", listing.as_of):
-        return ""
-    return _problem("InstanceListing", "as_of", _TIME, listing.as_of).message
+def _valid_entries(
+    where: str, field: str, given: object
+) -> tuple[Mapping[str, str], tuple[AnswerProblem, ...]]:
+    """Return the labels or annotations that the API server would accept, and what is wrong with the rest."""
+    if not isinstance(given, Mapping):
+        return {}, (_problem(where, field, "a mapping", given),)
+    valid: dict[str, str] = {}
+    problems: list[AnswerProblem] = []
+    for key, value in cast("Mapping[object, object]", given).items():
+        error = _entry_error(key, value, is_label=field == "labels")
+        if error:
+            path = f"{where}: {field}: {key}"
+            message = f"{path}: {error}, it is {value_text(value)}"
+            problems.append(AnswerProblem(path=path, message=message))
+        else:
+            valid[cast("str", key)] = cast("str", value)
+    return valid, tuple(problems)
+
+
+def _entry_error(key: object, value: object, *, is_label: bool) -> str:
+    if not isinstance(key, str):
+        return "key must be a text"
+    if error := qualified_name_error(key):
+        return error
+    if not isinstance(value, str):
+        return "value must be a text"
+    return label_value_error(value) if is_label else ""
 
 
 def _is_instance(value: object, wanted: type) -> bool:
@@ -90,7 +121,7 @@ def _is_instance(value: object, wanted: type) -> bool:
 def _is_valid(name: str, value: object) -> bool:
     if name == "error":
         return value is None or isinstance(value, CloudProviderError)
-    return value is None or (isinstance(value, datetime) and value.utcoffset() is not None)
+    return is_aware(value)
 
 
 def _kind(value: object) -> InterruptionKind:
@@ -102,4 +133,4 @@ def _kind(value: object) -> InterruptionKind:
 
 def _problem(where: str, field: str, wanted: str, value: object) -> AnswerProblem:
     path = f"{where}: {field}"
-    return AnswerProblem(path=path, message=f"{path} must be {wanted}, not {value!r}")
+    return AnswerProblem(path=path, message=f"{path} must be {wanted}, not {value_text(value)}")

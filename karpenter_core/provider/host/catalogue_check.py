@@ -32,13 +32,14 @@ from karpenter_core.api.labels import (
 from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
 from karpenter_core.api.quantities import LARGEST_AMOUNT
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.value_text import value_text
 from karpenter_core.scheduling.instance_types import InstanceType, Offering, Overhead
 from karpenter_core.scheduling.requirements import Requirements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["CatalogueValidator", "check_catalogue", "price_problem"]
+__all__ = ["CatalogueValidator", "amounts_problem", "check_catalogue", "price_problem"]
 
 _LISTING: Final = "karpenter_list_instance_types"
 _UNITS: Final = {CPU: "milli-cores", MEMORY: "bytes", EPHEMERAL_STORAGE: "bytes"}
@@ -114,6 +115,15 @@ def price_problem(price: Price) -> str:
     """Return the error of a price; empty if it is valid."""
     try:
         _check_price(price)
+    except _InvalidValue as problem:
+        return str(problem)
+    return ""
+
+
+def amounts_problem(amounts: object, field: str) -> str:
+    """Return the error of a mapping of resources to amounts; empty if it is valid."""
+    try:
+        _check_amounts(amounts, field)
     except _InvalidValue as problem:
         return str(problem)
     return ""
@@ -312,7 +322,7 @@ def _is_number(value: object) -> bool:
 
 def _value_text(value: object) -> str:
     """Return a value for a message; strings are marked, since "0.5" could be a number."""
-    return f"the text {value!r}" if isinstance(value, str) else repr(value)
+    return f"the text {value_text(value)}" if isinstance(value, str) else value_text(value)
 
 
 def _offering_text(offering: Offering) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from karpenter_core.errors import CloudProviderError, KarpenterError
 from karpenter_core.provider.contract import BatchLimits
-from karpenter_core.provider.host.executor import InlineExecutor
+from karpenter_core.provider.host.executor import InlineExecutor, raised_text
 from karpenter_core.provider.host.metrics import PluginCallMetrics
 from karpenter_core.provider.host.open_calls import OpenCalls
 from karpenter_core.provider.host.throttle_pauses import ThrottlePauses
@@ -218,7 +218,7 @@ class Dispatcher:
         def call() -> object:
             if hook.fenced and not self._is_observed(hook, name):
                 self._fence.check()  # as late as can be: a call may have waited for its thread
-            return caller(**arguments)
+            return hook.single(caller(**arguments))
 
         self._pauses.check(name, hook.name)
         called = CALLED_PLUGIN.set(name)
@@ -230,9 +230,9 @@ class Dispatcher:
         except KarpenterError as error:
             self._pauses.note_error(name, error)
             raise
-        except (Exception, SystemExit) as error:
+        except Exception as error:
             raise CloudProviderError(
-                f'plug-in "{name}" failed in {hook.name}: {error!r}'
+                f'plug-in "{name}" failed in {hook.name}: {raised_text(error)}'
             ) from error
         else:
             return answer

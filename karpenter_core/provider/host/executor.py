@@ -12,12 +12,15 @@ import contextvars
 import inspect
 import threading
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast, final
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+from karpenter_core.provider.value_text import error_text
 
-__all__ = ["Executor", "InlineExecutor", "ThreadExecutor"]
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+
+__all__ = ["Executor", "InlineExecutor", "ThreadExecutor", "UncommonRaiseError", "raised_text"]
 
 T = TypeVar("T")
 
@@ -25,8 +28,31 @@ DEFAULT_MAX_WORKERS: Final = 32
 """Threads a provider may hold; batches keep the number of calls far below it."""
 
 
+class UncommonRaiseError(Exception):
+    """A call raised what is no `Exception`, or what a future cannot carry; `raised` is it.
+
+    SystemExit would end the process, CancelledError the task that waits for the call, and any other
+    BaseException (a panic of an extension module, a time-out of gevent) would leave the waiting tasks without
+    an answer.
+    """
+
+    def __init__(self, raised: BaseException) -> None:
+        """Wrap it."""
+        super().__init__(f"the call raised {error_text(raised)}")
+        self.raised: Final = raised
+
+
+def raised_text(error: Exception) -> str:
+    """Describe in one line what a call raised."""
+    return error_text(error.raised if isinstance(error, UncommonRaiseError) else error)
+
+
 class Executor(Protocol):
-    """Runs plug-in code away from, or on, the event loop."""
+    """Runs plug-in code away from, or on, the event loop.
+
+    Whatever a call raises is an `Exception` for its caller (`UncommonRaiseError`). CancelledError means that
+    the caller itself is cancelled.
+    """
 
     @property
     def threads(self) -> int | None:
@@ -54,7 +80,9 @@ class InlineExecutor:
     async def run(self, call: Callable[[], T | Awaitable[T]], *, lane: str = "") -> T:
         """Run the call now."""
         del lane
-        return await _await_result(call())
+        with _only_exceptions():
+            result = call()
+        return await _await_result(result)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -149,8 +177,29 @@ class _ThreadLane:
 
 async def _await_result(result: T | Awaitable[T]) -> T:
     if inspect.isawaitable(result):
-        return await cast("Awaitable[T]", result)
+        with _only_exceptions():
+            return await cast("Awaitable[T]", result)
     return cast("T", result)
+
+
+@contextmanager
+def _only_exceptions() -> Generator[None, None, None]:
+    """Make an `Exception` of whatever the block raises; the cancellation of this task passes."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise UncommonRaiseError(error) from error
+    except BaseException as error:
+        if _is_common(error):
+            raise
+        raise UncommonRaiseError(error) from error
+
+
+def _is_common(error: BaseException) -> bool:
+    return isinstance(error, Exception) and not isinstance(error, StopIteration)
 
 
 def _deliver(
@@ -164,10 +213,8 @@ def _deliver(
     def settle() -> None:
         if future.done():
             return
-        if isinstance(error, StopIteration):  # a future cannot carry it
-            future.set_exception(RuntimeError(f"the call raised {error!r}"))
-        elif error is not None:
-            future.set_exception(error)
+        if error is not None:
+            future.set_exception(error if _is_common(error) else UncommonRaiseError(error))
         else:
             future.set_result(cast("T", result))
 

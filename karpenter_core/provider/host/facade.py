@@ -20,7 +20,7 @@ from karpenter_core.provider.contract import (
 )
 from karpenter_core.provider.host import hooks
 from karpenter_core.provider.host.adjustments import adjust_catalogue
-from karpenter_core.provider.host.answer_check import listing_problem
+from karpenter_core.provider.host.answer_values import check_hash, check_listing, check_resolution
 from karpenter_core.provider.host.catalogue_check import CatalogueValidator
 from karpenter_core.provider.host.dispatch import Dispatcher
 from karpenter_core.provider.host.instances import BatchedInstanceCalls
@@ -221,9 +221,11 @@ class Providers:
             FencedError: this process does not lead; nothing was called.
         """
         name = self._owner(node_class)
-        resolution = await self._call_for_node_class(hooks.RESOLVE_NODE_CLASS, name, node_class)
-        if resolution is None:
+        hook = hooks.RESOLVE_NODE_CLASS
+        answer = await self._call_for_node_class(hook, name, node_class)
+        if answer is None:
             return NodeClassResolution()
+        resolution = check_resolution(answer, where=hook.at(name))
         kind = type(node_class).resource.kind
         for problem in status_problems(node_class, resolution.status):
             self._problems.report(
@@ -233,8 +235,11 @@ class Providers:
 
     async def hash_node_class(self, node_class: NodeClass) -> NodeClassHash | None:
         """Return the hash for static drift; None if the provider does not implement it."""
-        name = self._owner(node_class)
-        return await self._call_for_node_class(hooks.HASH_NODE_CLASS, name, node_class)
+        hook, name = hooks.HASH_NODE_CLASS, self._owner(node_class)
+        found = await self._call_for_node_class(hook, name, node_class)
+        if found is not None:
+            check_hash(found, where=hook.at(name))
+        return found
 
     async def finalize_node_class(self, node_class: NodeClass) -> None:
         """Delete the cloud resources created for a NodeClass; raises while some are left.
@@ -302,15 +307,12 @@ class Providers:
         """List a provider's instances; check `complete` before concluding that one is missing.
 
         Raises:
-            CloudProviderError: they could not be listed, or the listing has an invalid time.
+            CloudProviderError: they could not be listed, or a value of the listing is invalid.
         """
         hook = hooks.LIST_INSTANCES
         with self._dispatcher.measure(hook, provider):
             listing = await self._dispatcher.call(hook, provider, hooks.NoArguments())
-            problem = listing_problem(listing)
-            if problem:
-                raise CloudProviderError(f'plug-in "{provider}": {hook.name}: {problem}')
-            return listing
+            return check_listing(listing, where=hook.at(provider))
 
     async def gate_registration(
         self, node_claim: NodeClaim, node: NodeView

@@ -8,7 +8,7 @@ type checker knows the arguments and the result of a call. Results of plug-ins h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import NoneType
+from types import AsyncGeneratorType, GeneratorType, NoneType
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypedDict, TypeVar, cast, final
 
 from karpenter_core.api.prices import Price
@@ -31,6 +31,7 @@ from karpenter_core.provider.contract import (
     SettingSpec,
     TerminationStatus,
 )
+from karpenter_core.provider.value_text import value_text
 from karpenter_core.scheduling.instance_types import InstanceType
 
 if TYPE_CHECKING:
@@ -88,7 +89,9 @@ class SingleAnswer(Generic[T]):
         """Return the value."""
         del count
         if not isinstance(answer, self.type):
-            raise CloudProviderError(f"{where} must return {self.type.__name__}, not {answer!r}")
+            raise CloudProviderError(
+                f"{where} must return {self.type.__name__}, not {value_text(answer)}"
+            )
         return answer
 
 
@@ -104,7 +107,7 @@ class AlternativeAnswer(Generic[T]):
         del count
         if not isinstance(answer, self.types):
             names = " or ".join(each.__name__ for each in self.types)
-            raise CloudProviderError(f"{where} must return {names}, not {answer!r}")
+            raise CloudProviderError(f"{where} must return {names}, not {value_text(answer)}")
         return answer
 
 
@@ -118,7 +121,7 @@ class PluralAnswer(Generic[T]):
     def read(self, answer: object, *, count: int | None, where: str) -> tuple[T, ...]:
         """Return the values."""
         if not isinstance(answer, list | tuple):
-            raise CloudProviderError(f"{where} must return a list, not {answer!r}")
+            raise CloudProviderError(f"{where} must return a list, not {value_text(answer)}")
         items = cast("Sequence[object]", answer)
         if count is not None and len(items) != count:
             raise CloudProviderError(f"{where} returned {len(items)} outcomes for {count} items")
@@ -128,7 +131,7 @@ class PluralAnswer(Generic[T]):
         if not isinstance(item, self.types):
             type_names = " or ".join(t.__name__ for t in self.types)
             raise CloudProviderError(
-                f"{where} must return {type_names} for each item, not {item!r}"
+                f"{where} must return {type_names} for each item, not {value_text(item)}"
             )
         return item
 
@@ -147,21 +150,25 @@ class OptionalAnswer(Generic[T]):
 
 @final
 class ReasonAnswer:
-    """A text, or None; anything else is put into words."""
+    """A text that is not empty, or None: False or an empty text could mean either."""
 
     def read(self, answer: object, *, count: int | None, where: str) -> str | None:
         """Return the text."""
-        del count, where
-        return None if answer is None else str(answer)
+        del count
+        if answer is None or (isinstance(answer, str) and answer):
+            return answer
+        raise CloudProviderError(f"{where} must return a reason or None, not {value_text(answer)}")
 
 
 @final
 class NoAnswer:
-    """Nothing; what is returned all the same is ignored."""
+    """Nothing; what is returned all the same is ignored, except a generator: nothing of it ran."""
 
     def read(self, answer: object, *, count: int | None, where: str) -> None:
         """Return None."""
-        del answer, count, where
+        del count
+        if isinstance(answer, GeneratorType | AsyncGeneratorType):
+            raise CloudProviderError(f"{where} must not yield: nothing of it ran")
 
 
 # -- hooks -------------------------------------------------------------------------------------
@@ -189,14 +196,22 @@ class Hook(Generic[Request, Result]):
     measured_as: str = ""
     """The method under which its calls are measured; empty where they are not."""
 
+    def single(self, returned: object) -> object:
+        """Return the answer of the one plug-in that was asked; a coroutine if the hook is one."""
+        if not self.open:
+            return returned
+        return next(iter(cast("list[object]", returned)), None)  # empty where it answered None
+
+    def at(self, plugin: str) -> str:
+        """Name plug-in and hook, as errors of an answer begin."""
+        return f'plug-in "{plugin}": {self.name}'
+
     def read(self, answer: object, *, request: Request, where: str) -> Result:
         """Return what a plug-in answered if it is what the hook promises; `where` names the plug-in.
 
         Raises:
             CloudProviderError: it is not.
         """
-        if self.open:  # one plug-in was asked; the list is empty where it answered None
-            answer = next(iter(cast("list[object]", answer)), None)
         count = len(self.items(request)) if self.items is not None else None
         return self.answer.read(answer, count=count, where=f"{where}: {self.name}")
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
-from karpenter_core.provider.host.answer_check import check_launch
+from karpenter_core.provider.contract import Instance, LaunchedInstance, LaunchRequest
+from karpenter_core.provider.host.answer_check import check_launched
+from karpenter_core.provider.host.answer_values import check_description, check_instance
 from karpenter_core.provider.host.batching import HookBatcher
 from karpenter_core.provider.host.hooks import (
     FETCH_INSTANCES,
@@ -73,7 +74,13 @@ class BatchedInstanceCalls:
 
     async def fetch(self, provider_id: str) -> FetchOutcome:
         """Fetch one instance."""
-        return await _as_outcome(self._fetches.add(provider_id))
+        outcome = await _as_outcome(self._fetches.add(provider_id))
+        if isinstance(outcome, Instance):
+            try:
+                check_instance(outcome, where=FETCH_INSTANCES.at(self._provider))
+            except CloudProviderError as error:
+                return error
+        return outcome
 
     async def terminate(self, provider_id: str) -> TerminateOutcome:
         """Ask for one instance's end; FencedError is raised."""
@@ -95,12 +102,18 @@ class BatchedInstanceCalls:
         self.on_late_launch(request, self._checked(outcome))
 
     def _checked(self, outcome: LaunchOutcome) -> LaunchOutcome:
-        """Return the outcome of a launch without invalid shortages, which are logged."""
-        valid, problems = check_launch(outcome)
+        """Return the outcome of a launch without invalid labels and shortages, which are logged."""
+        if not isinstance(outcome, LaunchedInstance):
+            return outcome
+        try:
+            check_description(outcome, where=LAUNCH_INSTANCES.at(self._provider))
+        except CloudProviderError as error:
+            return error
+        valid, problems = check_launched(outcome)
         for problem in problems:
             log: FilteringBoundLogger = structlog.get_logger("provider")
             log.error(
-                "plug-in reports invalid shortages, they are ignored",
+                "plug-in describes a launched instance by an invalid value, it is ignored",
                 plugin=self._provider,
                 problem=problem.message,
             )

@@ -33,6 +33,7 @@ from karpenter_core.provider.host.hooks import (
 from karpenter_core.provider.kit.one_by_one import item_call_mode
 from karpenter_core.provider.kit.spelling import did_you_mean, hook_problems
 from karpenter_core.provider.markers import PROJECT
+from karpenter_core.provider.value_text import error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -177,9 +178,13 @@ class Plugins:
         if caller is None:
             raise PluginError(f"{self._sources[name]} does not implement {hook.name}")
         try:
-            answer = caller(**request)
-        except Exception as error:
-            raise PluginError(f"{self._sources[name]}: {hook.name} failed: {error!r}") from error
+            answer = hook.single(caller(**request))
+        except KeyboardInterrupt:  # the user's: this runs in the main thread
+            raise
+        except BaseException as error:
+            raise PluginError(
+                f"{self._sources[name]}: {hook.name} failed: {error_text(error)}"
+            ) from error
         try:
             return hook.read(answer, request=request, where=str(self._sources[name]))
         except CloudProviderError as error:
@@ -292,10 +297,12 @@ def _load(point: importlib.metadata.EntryPoint) -> object:
     try:
         plugin = point.load()
         return plugin() if inspect.isclass(plugin) else plugin
-    except Exception as error:
+    except KeyboardInterrupt:  # the user's: this runs in the main thread
+        raise
+    except BaseException as error:
         raise PluginError(
             f'plug-in "{point.name}" ({_origin(point)}) cannot be loaded '
-            f"from {point.value}: {error!r}"
+            f"from {point.value}: {error_text(error)}"
         ) from error
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from karpenter_core.errors import CloudProviderError, KarpenterError
+from karpenter_core.provider.host.executor import raised_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,9 +40,9 @@ def plugin_task(plugin: str, task: PeriodicTask, dispatcher: Dispatcher) -> Plug
             await dispatcher.run_task(task.run, lane=plugin, leader_only=task.leader_only)
         except KarpenterError:
             raise
-        except (Exception, SystemExit) as error:
+        except Exception as error:
             raise CloudProviderError(
-                f'plug-in "{plugin}" failed in its task {task.name}: {error!r}'
+                f'plug-in "{plugin}" failed in its task {task.name}: {raised_text(error)}'
             ) from error
 
     return PluginTask(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.spelling import did_you_mean
+from karpenter_core.provider.value_text import error_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -93,11 +94,8 @@ def _each_of(function: Callable[..., object], shape: _ItemAdapters, named: Seque
     async def each_async(
         owner: Sequence[object], items: Sequence[object], other: Sequence[object]
     ) -> object:
-        answers = [
-            cast("Awaitable[object]", function(*owner, **arguments(item, other))) for item in items
-        ]
-        results = await asyncio.gather(*answers, return_exceptions=True)
-        return [_outcome(function, result) for result in results]
+        answers = [_attempt_async(function, *owner, **arguments(item, other)) for item in items]
+        return await asyncio.gather(*answers)
 
     return each_async if inspect.iscoroutinefunction(function) else each
 
@@ -109,13 +107,28 @@ def _attempt(function: Callable[..., object], *owner: object, **arguments: objec
         return _outcome(function, error)
 
 
+async def _attempt_async(
+    function: Callable[..., object], *owner: object, **arguments: object
+) -> object:
+    """Attempt a coroutine function; its SystemExit must not leave the task: it would end the event loop."""
+    try:
+        return await cast("Awaitable[object]", function(*owner, **arguments))
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return _outcome(function, error)
+    except BaseException as error:
+        return _outcome(function, error)
+
+
 def _outcome(function: Callable[..., object], result: object) -> object:
     """Convert an exception of a function into a typed error."""
     if isinstance(result, CloudProviderError) or not isinstance(result, BaseException):
         return result
     plugin = CALLED_PLUGIN.get()
     who = f'plug-in "{plugin}" failed in {function.__name__}' if plugin else function.__name__
-    error = CloudProviderError(f"{who}: {result!r}")
+    error = CloudProviderError(f"{who}: {error_text(result)}")
     error.__cause__ = result
     return error
 
