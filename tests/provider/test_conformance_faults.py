@@ -7,11 +7,13 @@ must fail, in a message that names what to correct; the provider without it keep
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -19,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from karpenter_core.api.labels import REGION, ZONE
+from karpenter_core.api.labels import ARCH, REGION, ZONE
 from karpenter_core.errors import (
     CloudProviderError,
     InsufficientCapacityError,
@@ -41,10 +43,26 @@ from karpenter_core.provider.contract import (
 )
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.testing import conformance
+from karpenter_core.testing.conformance import rule_steps
 from karpenter_provider_kwok.plugin import KwokProvider
 from karpenter_provider_kwok.testing import subject as kwok_subject
 
+LEFT_EVENTS = {}
+LEFT_PROCESSES = []
+
 SCAFFOLD = Path(conformance.__file__).parents[2] / "cli" / "scaffold"
+
+
+@pytest.fixture(autouse=True)
+def end_what_faults_leave():
+    yield
+    for event in LEFT_EVENTS.values():
+        event.set()
+    LEFT_EVENTS.clear()
+    for process in LEFT_PROCESSES:
+        process.kill()
+        process.wait()
+    LEFT_PROCESSES.clear()
 
 
 @pytest.fixture(scope="module")
@@ -276,6 +294,70 @@ def forgets_with_the_process(good, subject):
     }
 
 
+def tags_afterwards(good, subject):
+    """An instance whose launch has not returned is not known to be the cluster's."""
+
+    @hookimpl
+    def karpenter_launch_instances(self, requests):
+        outcomes = good.karpenter_launch_instances(self, requests)
+        tagged = {
+            r.token
+            for r, o in zip(requests, outcomes, strict=True)
+            if isinstance(o, LaunchedInstance)
+        }
+        self.tagged = getattr(self, "tagged", set()) | tagged
+        return outcomes
+
+    @hookimpl
+    def karpenter_list_instances(self):
+        found = good.karpenter_list_instances(self)
+        known = getattr(self, "tagged", set())
+        return replace(found, instances=tuple(i for i in found.instances if i.token in known))
+
+    return {
+        "karpenter_launch_instances": karpenter_launch_instances,
+        "karpenter_list_instances": karpenter_list_instances,
+    }
+
+
+def leaves_a_thread(good, subject):
+    @hookimpl
+    def karpenter_start(self, context):
+        good.karpenter_start(self, context)
+        ended = LEFT_EVENTS.setdefault("ended", threading.Event())
+        threading.Thread(target=ended.wait, name="tinycloud-watcher").start()
+
+    return {"karpenter_start": karpenter_start}
+
+
+def leaves_a_process(good, subject):
+    @hookimpl
+    def karpenter_start(self, context):
+        good.karpenter_start(self, context)
+        LEFT_PROCESSES.append(
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        )
+
+    return {"karpenter_start": karpenter_start}
+
+
+def sleeps_on_the_loop(good, subject):
+    @hookimpl
+    async def karpenter_list_instances(self):
+        time.sleep(1.2)  # noqa: ASYNC251 - the mistake
+        return await asyncio.to_thread(good.karpenter_list_instances, self)
+
+    return {"karpenter_list_instances": karpenter_list_instances}
+
+
+def connects_on_the_loop(good, subject):
+    @hookimpl
+    async def karpenter_list_instances(self):
+        return good.karpenter_list_instances(self)
+
+    return {"karpenter_list_instances": karpenter_list_instances}
+
+
 def takes_silence_for_absence(good, subject):
     @hookimpl
     def karpenter_fetch_instances(self, provider_ids):
@@ -404,6 +486,9 @@ FAULTS = [
         ))
     ), "is excluded by the requirements of the type"),
     ("PC-023", changed_offerings(price=Price(-1.0)), "must not be negative"),
+    ("PC-023", changed_types(lambda it: replace(it, offerings=tuple(
+        replace(o, price=Price(o.price.amount * 730)) for o in it.offerings
+    ))), "per vCPU: prices are per hour, these seem to be per month"),
     ("PC-024", changed_types(
             lambda it: replace(it, overhead=Overhead(system_reserved={"memory": 2**40}))
         ), "are left for pods after overhead"),
@@ -419,6 +504,9 @@ FAULTS = [
     ("PC-035", changed_launch(whatever_is_dear), "is available"),
     ("PC-037", waits_for_the_boot, "its launch does not return within 1 s"),
     ("PC-040", changed_listing(lambda _: InstanceListing(instances=())), "is not listed"),
+    ("PC-040", changed_listing(lambda found: replace(found, instances=tuple(
+        replace(each, created=each.created.replace(tzinfo=None)) for each in found.instances
+    ))), "created must be a time with a time zone"),
     ("PC-043", changed_listing(lambda found: replace(found, complete=True)), "calls itself comp"),
     ("PC-044", lists_every_cluster, "it would be deleted as leaked"),
     ("PC-045", cleans_up_what_it_does_not_see, "while listings were partial, a task deleted"),
@@ -434,10 +522,15 @@ FAULTS = [
     ("PC-081", with_its_own_error(InsufficientCapacityError), "a quota reaches further"),
     ("PC-082", with_its_own_error(LaunchFailedError), "throttling returned LaunchFailedError"),
     ("PC-083", with_its_own_error(LaunchFailedError), "missing permissions returned LaunchFailed"),
-    ("PC-084", changed_launch(with_a_new_token), "the token has 0 instances now"),
+    ("PC-084", changed_launch(with_a_new_token), "its instance is not listed with its token"),
+    ("PC-084", tags_afterwards, "is not listed with its token"),
     ("PC-085", takes_silence_for_absence, "would forget a running instance"),
     ("PC-087", changed_launch(with_a_new_token), "for one claim there are 2 instances now"),
     ("PC-088", changed_launch(with_a_new_token), "for one claim there are 2 instances now"),
+    ("PC-093", leaves_a_thread, "these threads are left: tinycloud-watcher"),
+    ("PC-093", leaves_a_process, "these processes are left: "),
+    ("PC-095", sleeps_on_the_loop, "karpenter_list_instances calls something that takes 1"),
+    ("PC-095", connects_on_the_loop, "karpenter_list_instances calls socket."),
     ("PC-090", finds_without_remedy, 'the finding "prices are old" has no remedy'),
 ]  # fmt: skip
 
@@ -448,6 +541,49 @@ FAULTS = [
 def test_a_fault_breaks_the_rule_against_it(tinycloud, rule, fault, message, tmp_path):
     said = failure_of(tinycloud, fault, rule, tmp_path)
     assert message in said.split("\nassert")[0]
+
+
+def late_nodes(good):
+    """The Node of an instance is there at the third look, as in a cloud that creates asynchronously."""
+    looks = []
+
+    def node_manifest(plugin, provider_id):
+        looks.append(provider_id)
+        return good.node_manifest(plugin, provider_id) if len(looks) >= 3 else None
+
+    return replace(good, node_manifest=node_manifest)
+
+
+def test_the_node_of_an_instance_that_is_still_pending_is_waited_for(tinycloud, tmp_path):
+    with tinycloud.subject() as good:
+        conformance.test_pc_036_a_node_registers_tainted(late_nodes(good), tmp_path)
+
+
+def test_a_subject_that_never_shows_a_node_is_told_so(tinycloud, tmp_path, monkeypatch):
+    monkeypatch.setattr(rule_steps, "GONE_WITHIN_SECONDS", 0.1)
+    with tinycloud.subject() as good:
+        silent = replace(good, node_manifest=lambda _plugin, _id: None)
+        with pytest.raises(pytest.skip.Exception, match="node_manifest returns None for tinycloud"):
+            conformance.test_pc_036_a_node_registers_tainted(silent, tmp_path)
+
+
+def sees_changes_late(good, subject):
+    """Reads images as they were a moment ago."""
+
+    @hookimpl
+    def karpenter_detect_drift(self, node_claims, node_class):
+        self.calls = getattr(self, "calls", 0) + 1
+        if self.calls < 3:
+            return [None] * len(node_claims)
+        return good.karpenter_detect_drift(self, node_claims, node_class)
+
+    return {"karpenter_detect_drift": karpenter_detect_drift}
+
+
+def test_a_change_that_the_cloud_shows_late_is_waited_for(tinycloud, tmp_path):
+    with tinycloud.subject() as good:
+        wrong = type("Late", (tinycloud.TinyCloud,), sees_changes_late(tinycloud.TinyCloud, good))
+        conformance.test_pc_056_a_changed_instance_has_drifted(replace(good, make=wrong), tmp_path)
 
 
 def test_every_theme_of_the_kit_has_a_fault():
@@ -482,6 +618,32 @@ def test_a_node_without_the_taint_is_reported(tinycloud, tmp_path):
 
     said = failure_of(tinycloud, lambda *_: {}, "PC-036", tmp_path, change=untaints)
     assert "the Node joins without" in said
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        (ZONE, "the Node's label topology.kubernetes.io/zone is cloud-1, the outcome's zone "),
+        (
+            ARCH,
+            "the Node's label kubernetes.io/arch is cloud-1, which the requirements of the instance",
+        ),
+    ],
+)
+def test_a_node_with_another_label_than_the_catalogue_is_reported(
+    tinycloud, tmp_path, label, words
+):
+    def relabels(good):
+        def node_manifest(plugin, provider_id):
+            manifest = good.node_manifest(plugin, provider_id)
+            metadata = manifest["metadata"]
+            labels = {**metadata["labels"], label: "cloud-1"}
+            return {**manifest, "metadata": {**metadata, "labels": labels}}
+
+        return replace(good, node_manifest=node_manifest)
+
+    said = failure_of(tinycloud, lambda *_: {}, "PC-036", tmp_path, change=relabels)
+    assert words in said
 
 
 DRIFTING = """

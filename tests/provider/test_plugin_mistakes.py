@@ -13,7 +13,7 @@ import structlog
 from karpenter_core.api.conditions import Condition
 from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.api.records import NodeView
-from karpenter_core.errors import CloudProviderError, PluginError
+from karpenter_core.errors import BadInputError, CloudProviderError, ConflictError, PluginError
 from karpenter_core.provider.contract import (
     Instance,
     InstanceListing,
@@ -137,6 +137,28 @@ async def test_any_exception_of_a_task_is_its_error(tmp_path, raised):
     faulty = plugin(karpenter_declare_tasks=returning(tasks))
     error = await answer_of(tmp_path, faulty, lambda world: world.providers.tasks()[0].run())
     assert_readable(error, "failed in its task prices", type(raised).__name__)
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        BadInputError("2 cores is no amount"),
+        ConflictError("it exists", status=409),
+        PluginError("x"),
+    ],
+    ids=repr,
+)
+async def test_an_error_of_the_core_that_is_none_of_a_provider_is_the_error_of_its_call(
+    tmp_path, raised
+):
+    """A kit function may raise one; nobody above the façade expects it from a provider."""
+
+    def karpenter_list_instance_types(self):
+        raise raised
+
+    faulty = plugin(karpenter_list_instance_types=karpenter_list_instance_types)
+    error = await answer_of(tmp_path, faulty, lambda world: world.catalogue(node_class()))
+    assert_readable(error, "failed in karpenter_list_instance_types", repr(raised))
 
 
 async def test_a_call_that_is_cancelled_from_outside_stays_cancelled(tmp_path):

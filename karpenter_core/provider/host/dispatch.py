@@ -227,10 +227,10 @@ class Dispatcher:
             answer = await executor.run(call, lane=name)
             if hook.items is not None:
                 self._pauses.note_outcomes(name, answer)
-        except KarpenterError as error:
-            self._pauses.note_error(name, error)
-            raise
         except Exception as error:
+            if isinstance(error, KarpenterError) and isinstance(error, hook.may_raise):
+                self._pauses.note_error(name, error)
+                raise
             raise CloudProviderError(
                 f'plug-in "{name}" failed in {hook.name}: {raised_text(error)}'
             ) from error

@@ -12,7 +12,14 @@ from types import AsyncGeneratorType, GeneratorType, NoneType
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypedDict, TypeVar, cast, final
 
 from karpenter_core.api.prices import Price
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import (
+    BadInputError,
+    CloudProviderError,
+    FencedError,
+    KarpenterError,
+    PluginError,
+    SettingsError,
+)
 from karpenter_core.provider.contract import (
     Conversion,
     DriftFinding,
@@ -193,6 +200,9 @@ class Hook(Generic[Request, Result]):
     """It is asked of every plug-in at once, so pluggy gives a list of answers."""
     any_plugin: bool = False
     """A plug-in that is no provider may implement it too, as it may all that are `open`."""
+    may_raise: tuple[type[KarpenterError], ...] = (CloudProviderError, FencedError)
+    """Errors that keep their type. Others, such as those about the input of a user or from the API server, would
+    be taken for errors of the core itself."""
     measured_as: str = ""
     """The method under which its calls are measured; empty where they are not."""
 
@@ -310,7 +320,10 @@ PROVIDER_INFO: Final[Hook[NoArguments, ProviderInfo]] = Hook(
     name="karpenter_provider_info", answer=SingleAnswer(ProviderInfo), mandatory=True
 )
 START: Final[Hook[StartArguments, None]] = Hook(
-    name="karpenter_start", answer=NoAnswer(), any_plugin=True
+    name="karpenter_start",
+    answer=NoAnswer(),
+    any_plugin=True,
+    may_raise=(CloudProviderError, FencedError, SettingsError, BadInputError, PluginError),
 )
 STOP: Final[Hook[NoArguments, None]] = Hook(
     name="karpenter_stop", answer=NoAnswer(), any_plugin=True

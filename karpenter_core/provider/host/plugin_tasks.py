@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from karpenter_core.errors import CloudProviderError, KarpenterError
+from karpenter_core.errors import CloudProviderError, FencedError
 from karpenter_core.provider.host.executor import raised_text
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def plugin_task(plugin: str, task: PeriodicTask, dispatcher: Dispatcher) -> Plug
     async def run() -> None:
         try:
             await dispatcher.run_task(task.run, lane=plugin, leader_only=task.leader_only)
-        except KarpenterError:
+        except (CloudProviderError, FencedError):
             raise
         except Exception as error:
             raise CloudProviderError(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAUNCH",
+    "LIST",
     "LOAD",
     "RESOLVE",
     "START",
@@ -37,6 +38,7 @@ LOAD: Final = "PC-004"
 START: Final = "PC-002"
 RESOLVE: Final = "PC-010"
 LAUNCH: Final = "PC-030"
+LIST: Final = "PC-040"
 
 
 class BrokenPrerequisite(NamedTuple):
@@ -95,6 +97,11 @@ async def broken_prerequisite(
         if str(again) == str(error):
             rule = rule_of_refusal(str(error))
             return BrokenPrerequisite(rule, f"the catalogue is refused: {error}")
+    try:
+        await world.providers.list_instances(subject.name)
+    except CloudProviderError as again:
+        if str(again) == str(error):
+            return BrokenPrerequisite(LIST, f"instances cannot be listed: {error}")
     return None
 
 

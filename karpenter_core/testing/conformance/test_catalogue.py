@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -19,6 +20,7 @@ from karpenter_core.errors import OfferingKey
 from karpenter_core.testing.conformance import rule_steps
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from karpenter_core.provider.catalogue import InstanceType
@@ -37,6 +39,10 @@ __all__ = [
     "test_pc_026_the_catalogue_is_the_same_each_time",
     "test_pc_027_reservations_say_what_is_left",
 ]
+
+
+_STRONG_CURRENCIES: Final = frozenset({"USD", "EUR", "GBP", "CHF"})
+_HIGH_PRICE_PER_VCPU: Final = 1.0
 
 
 def test_pc_020_instance_types_have_unique_names(
@@ -106,8 +112,24 @@ def test_pc_023_prices_are_not_negative(subject: ConformanceSubject, tmp_path: P
                 assert len(price.currency) == 3 and price.currency.isupper(), (  # noqa: PLR2004, PT018
                     f"{where} is priced in {price.currency!r}, not in an ISO 4217 code"
                 )
+        _expect_hourly(await world.catalogue(subject.node_class))
 
     rule_steps.run_rule(subject, tmp_path, scenario)
+
+
+def _expect_hourly(types: Sequence[InstanceType]) -> None:
+    """Expect prices that are usual for an hour; the cheapest clouds ask twice the bound for a month."""
+    prices = [
+        offering.price.amount * 1000 / it.capacity["cpu"]
+        for it in types
+        for offering in it.offerings
+        if offering.price.currency in _STRONG_CURRENCIES
+    ]
+    if prices and (usual := median(prices)) > _HIGH_PRICE_PER_VCPU:
+        pytest.fail(
+            f"half of the offerings cost more than {usual:.2f} per vCPU: prices are per hour, these seem to be "
+            "per month"
+        )
 
 
 def test_pc_024_instance_types_hold_pods(subject: ConformanceSubject, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_pc_040_a_launched_instance_is_listed_with_its_claim(
         )
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    rule_steps.run_rule(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario, shows="PC-040")
 
 
 def test_pc_041_an_unknown_instance_is_not_found(

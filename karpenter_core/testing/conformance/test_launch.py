@@ -6,8 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import (
+    ARCH,
     CAPACITY_TYPE,
     INSTANCE_TYPE,
+    OS,
+    REGION,
     REGISTERED,
     UNREGISTERED_TAINT,
     WELL_KNOWN,
@@ -218,6 +221,17 @@ def test_pc_036_a_node_registers_tainted(subject: ConformanceSubject, tmp_path: 
                 f"the Node's label {INSTANCE_TYPE} is {named}, the outcome's type "
                 f"{outcome.instance_type}"
             )
+            zone = node.labels.get(ZONE, outcome.zone)
+            assert zone == outcome.zone, (
+                f"the Node's label {ZONE} is {zone}, the outcome's zone {outcome.zone}: name zones in "
+                "the catalogue as the Nodes do"
+            )
+            (it,) = (it for it in request.instance_types if it.name == outcome.instance_type)
+            for key in sorted({ARCH, OS, REGION} & node.labels.keys()):
+                assert it.requirements.get(key).has(node.labels[key]), (
+                    f"the Node's label {key} is {node.labels[key]}, which the requirements of the instance "
+                    f"type {it.name} exclude"
+                )
         finally:
             await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
