@@ -26,6 +26,7 @@ from karpenter_core.api.durations import Duration, NillableDuration
 from karpenter_core.api.facets import UNSET, Facets, NestedFacets, RenderedAs
 from karpenter_core.api.json_objects import JsonObject, JsonValue
 from karpenter_core.api.quantities import Quantity
+from karpenter_core.errors import PluginError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,12 +71,20 @@ _METADATA_FIELDS: Final = {
 }
 
 
+class _NoSchemaError(Exception):
+    """The type of a field has no schema; becomes a PluginError that names the field."""
+
+
 def object_schema(
     model: type[KubernetesObject],
     *,
     extra_rules: Mapping[RuleSlot, Sequence[CEL]],
 ) -> JsonSchema:
-    """Return the schema of a whole object of one of our kinds."""
+    """Return the schema of a whole object of one of our kinds.
+
+    Raises:
+        PluginError: the type of a field has no schema; names model and field.
+    """
     return _SchemaRenderer(extra_rules).model(model)
 
 
@@ -97,7 +106,11 @@ class _SchemaRenderer:
             if is_root and name in _METADATA_FIELDS:
                 properties[wire_name] = dict(_METADATA_FIELDS[name])
                 continue
-            schema = self.value(field.annotation, field.metadata)
+            try:
+                schema = self.value(field.annotation, field.metadata)
+            except _NoSchemaError as error:
+                message = f"{model.__name__}.{name}: {error}"
+                raise PluginError(message) from error
             if name in documented:
                 schema["description"] = documented[name]
             default = _default(field)
@@ -138,8 +151,11 @@ class _SchemaRenderer:
             return self.model(annotation)
         if annotation in _SCALARS:
             return copy.deepcopy(_SCALARS[annotation])
-        message = f"no schema for {annotation!r}"
-        raise TypeError(message)
+        message = (
+            f"a CustomResourceDefinition has no schema for the type {annotation!r}: use another model, a scalar "
+            "(str, int, float, bool, datetime, Duration, Quantity), a Literal, or a tuple, list or dict of these"
+        )
+        raise _NoSchemaError(message)
 
     def _apply(self, schema: JsonSchema, metadata: Iterable[object]) -> None:
         """Add facets and rules, in the order they are written."""

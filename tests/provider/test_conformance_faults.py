@@ -18,10 +18,16 @@ import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 import pytest
+from pydantic import create_model
 
+from karpenter_core.api.base import CustomResource, Model
+from karpenter_core.api.cel import CEL
+from karpenter_core.api.facets import Facets
 from karpenter_core.api.labels import ARCH, REGION, ZONE
+from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.errors import (
     CloudProviderError,
     InsufficientCapacityError,
@@ -584,6 +590,41 @@ def test_a_change_that_the_cloud_shows_late_is_waited_for(tinycloud, tmp_path):
     with tinycloud.subject() as good:
         wrong = type("Late", (tinycloud.TinyCloud,), sees_changes_late(tinycloud.TinyCloud, good))
         conformance.test_pc_056_a_changed_instance_has_drifted(replace(good, make=wrong), tmp_path)
+
+
+class UnusableSpec(Model):
+    size: Annotated[int, Facets(minimum=10)] = 5
+
+
+class WrongRuleSpec(Model):
+    cel: ClassVar = (CEL(rule="self.size >", message="is too small"),)
+    size: int = 5
+
+
+class UnionSpec(Model):
+    size: int | str = 5
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (UnusableSpec, "the default of spec.size: Invalid value: 5"),
+        (WrongRuleSpec, "the rule 'self.size >' of spec cannot be compiled"),
+        (
+            UnionSpec,
+            "UnionSpec.size: a CustomResourceDefinition has no schema for the type int | str",
+        ),
+    ],
+)
+def test_a_definition_that_the_api_server_refuses_is_reported(spec, words):
+    model = create_model("OddNodeClass", __base__=NodeClass, spec=(spec, spec()))
+    model.resource = CustomResource(
+        group="odd.example.com", version="v1", kind="OddNodeClass", plural="odds", singular="odd"
+    )
+    subject = conformance.ConformanceSubject(name="odd", make=object, node_class=model())
+    with pytest.raises(pytest.fail.Exception) as error:
+        conformance.test_pc_016_the_model_makes_a_definition(subject)
+    assert words in str(error.value)
 
 
 def test_every_theme_of_the_kit_has_a_fault():

@@ -27,7 +27,7 @@ from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.provider.kit.one_by_one import one_by_one
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.testing.provider_world import ProviderWorld
-from tests.provider.fakes import FakeProvider, launched, node_class
+from tests.provider.fakes import FakeProvider, WebNodeClass, launched, node_class
 
 WEB = NodeClassRef(group="web.example.com", kind="WebNodeClass", name="default")
 NODE = NodeView(uid="uid-node", name="node")
@@ -207,6 +207,25 @@ def test_a_plugin_that_ends_the_process_while_loading_is_named(raised):
 
     with pytest.raises(PluginError, match=r'plug-in "web".*karpenter_provider_info failed'):
         load_plugins(entry_points=(), extra={"web": Ending()})
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ({"group": "Web_Example"}, "resource.group must be a domain in lower case"),
+        ({"group": "web"}, "resource.group must be a domain in lower case"),
+        ({"version": "1"}, "resource.version must be a version such as v1"),
+        ({"kind": "webNodeClass"}, "resource.kind must be a name in CamelCase"),
+        ({"plural": "WebNodeClasses"}, "resource.plural must be a name in lower case"),
+    ],
+)
+def test_a_node_class_that_the_api_server_would_refuse_stops_the_start(names, words):
+    resource = replace(WebNodeClass.resource, **names)
+    model = type("MisnamedNodeClass", (WebNodeClass,), {"resource": resource})
+    with pytest.raises(PluginError) as error:
+        load_plugins(entry_points=(), extra={"web": FakeProvider(model=model)})
+    assert str(error.value).startswith('plug-in "web" (given by the program): MisnamedNodeClass: ')
+    assert words in str(error.value)
 
 
 # -- answers

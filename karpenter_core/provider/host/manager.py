@@ -30,6 +30,7 @@ from karpenter_core.provider.host.hooks import (
     CommandArguments,
     NoArguments,
 )
+from karpenter_core.provider.host.node_class_check import resource_problem
 from karpenter_core.provider.kit.one_by_one import item_call_mode
 from karpenter_core.provider.kit.spelling import did_you_mean, hook_problems
 from karpenter_core.provider.markers import PROJECT
@@ -367,6 +368,9 @@ def _check_info(source: _PluginSource, info: ProviderInfo) -> None:
         )
     if not info.node_classes:
         raise PluginError(f"{source} serves no NodeClass kind")
+    for model in info.node_classes:
+        if problem := resource_problem(model.resource):
+            raise PluginError(f"{source}: {model.__name__}: {problem}")
     for name, (shortest, longest) in POLLING_BOUNDS.items():
         _check_period(
             f"{source}: polling_periods.{name}",

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from karpenter_core.api.cel import CELError, compile_rule
 from karpenter_core.api.crd import crd_name, render_crd
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.api.schema_keywords import check_keywords
+from karpenter_core.errors import CloudProviderError, PluginError
 from karpenter_core.testing.conformance import rule_steps
 from karpenter_core.testing.conformance.other_process import HashRequest
 from karpenter_core.testing.subject import CloudTrouble
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from karpenter_core.api.conditions import Condition
+    from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.testing.provider_world import ProviderWorld
     from karpenter_core.testing.subject import ConformanceSubject
@@ -188,13 +191,40 @@ def test_pc_015_resolving_twice_finds_the_same(subject: ConformanceSubject, tmp_
 def test_pc_016_the_model_makes_a_definition(subject: ConformanceSubject) -> None:
     """MUST: the CRD can be rendered from the model, and the model can parse its own output."""
     model = type(subject.node_class)
-    definition = render_crd(model)
+    try:
+        definition = render_crd(model)
+    except PluginError as error:
+        pytest.fail(str(error))
     assert definition["metadata"]["name"] == crd_name(model.resource)
     assert "." in model.resource.group, f'"{model.resource.group}" is no domain of its own'
     assert not model.resource.group.endswith(("karpenter.sh", "k8s.io")), (
         f'the group "{model.resource.group}" belongs to somebody else'
     )
+    _expect_usable(definition)
     written = subject.node_class.model_dump(mode="json", by_alias=True, exclude_unset=True)
     assert model.model_validate(written) == subject.node_class, (
         f"{model.__name__} reads back something else than it wrote: {written}"
     )
+
+
+def _expect_usable(definition: JsonObject) -> None:
+    """Expect rules that can be compiled, and defaults that the schema itself permits."""
+    _expect_part(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"], "")
+
+
+def _expect_part(schema: JsonObject, path: str) -> None:
+    if "default" in schema:
+        for error in check_keywords(schema, schema["default"], path):
+            pytest.fail(f"the default of {error}: the API server would refuse the definition")
+    for rule in schema.get("x-kubernetes-validations", ()):
+        try:
+            compile_rule(rule["rule"])
+        except CELError as error:
+            pytest.fail(
+                f"the rule {rule['rule']!r} of {path or 'the object'} cannot be compiled: {error}"
+            )
+    for name, child in schema.get("properties", {}).items():
+        _expect_part(child, f"{path}.{name}".removeprefix("."))
+    for below in ("items", "additionalProperties"):
+        if isinstance(schema.get(below), dict):
+            _expect_part(schema[below], f"{path}[]")
