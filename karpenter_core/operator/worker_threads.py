@@ -3,18 +3,25 @@
 A lookup of a host name takes as long as the resolver waits for name servers that do not answer: 40 s with the
 search domains of a pod. Nothing can interrupt it, and Python waits for such threads before it ends. A leader
 that has lost its lease, or a process that was asked to end, would answer nobody meanwhile, and its
-successor in the pod would start late.
+successor in the pod would start late. The same is true for a call that a plug-in makes in a thread pool of
+its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 __all__ = ["WorkerThreads"]
 
+_POOL_FILE: Final = concurrent.futures.thread.__file__
 _POLL_SECONDS: Final = 0.02
 
 
@@ -38,4 +45,26 @@ class WorkerThreads:
 
     def _working(self) -> tuple[str, ...]:
         started = [each for each in threading.enumerate() if each not in self._others]
-        return tuple(each.name for each in started if not each.daemon)
+        frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - documented
+        return tuple(
+            each.name
+            for each in started
+            if not each.daemon or _works_in_pool(frames.get(each.ident or 0))
+        )
+
+
+def _works_in_pool(frame: FrameType | None) -> bool:
+    """Tell whether a thread runs a call of a thread pool: Python waits for it, even if it is a daemon.
+
+    An idle thread of a pool ends with the interpreter; its innermost frame is the pool's own.
+    """
+    if frame is None or _is_of_pool(frame):
+        return False
+    while frame := frame.f_back:
+        if _is_of_pool(frame):
+            return True
+    return False
+
+
+def _is_of_pool(frame: FrameType) -> bool:
+    return frame.f_code.co_filename == _POOL_FILE and frame.f_code.co_name == "_worker"

@@ -1,4 +1,4 @@
-"""Describes values and exceptions of plug-ins in one bounded line of a message.
+"""Describes values and exceptions of plug-ins in one bounded line.
 
 A wrong answer may be a listing of 100,000 instances, and an exception may hold a page of HTML. Both end up
 in conditions, Events and logs, and to print them whole would hold up the event loop.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -54,3 +55,51 @@ def test_a_thread_that_ends_in_time_is_waited_for(monkeypatch):
 
     monkeypatch.setattr(os, "_exit", pytest.fail)
     assert play(monkeypatch, controller) == 7
+
+
+def in_hook(work):
+    """Do work in a thread like those of hooks, which are daemons: so are the threads that it starts."""
+    hook = threading.Thread(target=work, daemon=True)
+    hook.start()
+    hook.join()
+
+
+def test_a_thread_pool_of_a_hook_does_not_hold_up_the_end(monkeypatch, capsys):
+    """Python waits for the calls of a pool even if its threads are daemons."""
+    answered, codes, pools = threading.Event(), [], []
+
+    def work():
+        pools.append(ThreadPoolExecutor(thread_name_prefix="sdk"))
+        pools[0].submit(answered.wait)
+
+    async def controller():
+        in_hook(work)
+        return 1
+
+    def leave(code):
+        codes.append(code)
+        answered.set()
+        raise Left
+
+    monkeypatch.setattr(os, "_exit", leave)
+    with pytest.raises(Left):
+        play(monkeypatch, controller)
+
+    assert codes == [1]
+    assert "threads still wait and are left behind: sdk_0" in capsys.readouterr().err
+
+
+def test_an_idle_thread_pool_of_a_hook_is_no_reason_to_leave_anything_behind(monkeypatch):
+    pools = []
+
+    def work():
+        pools.append(ThreadPoolExecutor(thread_name_prefix="sdk"))
+        pools[0].submit(int).result()
+
+    async def controller():
+        in_hook(work)
+        return 7
+
+    monkeypatch.setattr(os, "_exit", pytest.fail)
+    assert play(monkeypatch, controller) == 7
+    pools[0].shutdown()

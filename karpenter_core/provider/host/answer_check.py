@@ -1,4 +1,4 @@
-"""Ignores invalid values of announcements, and invalid labels and shortages of launches.
+"""Ignores invalid values of announcements, and of labels of launches.
 
 One announcement with an invalid value must neither hide the others nor fail again with every poll: the
 value is ignored, and reported with object, field and value. The instance of a launch is kept, because the

@@ -1,4 +1,4 @@
-"""Checks how a provider's NodeClass is named in the API, before the API server refuses its definition."""
+"""Checks the names of a NodeClass, before the API server refuses them."""
 
 from __future__ import annotations
 

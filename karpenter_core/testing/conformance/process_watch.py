@@ -1,4 +1,4 @@
-"""Sees what a plug-in does to its process: calls that block the event loop, threads and processes it leaves."""
+"""Finds calls that block the event loop, and threads and processes left."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PAUSE_SECONDS: Final = 0.02
 _ENDED: Final = frozenset({"Z", "X"})
 """States of processes that have ended and were not waited for."""
 _HOOK_THREADS: Final = "provider-"
-"""How the names of the threads begin in which the host runs hooks."""
+"""Beginning of the names of the threads in which the host runs hooks."""
 
 
 @dataclass(slots=True)
