@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.cli.dashboard.content import ClusterContent
 from karpenter_core.operator.launcher import run_from_command_line
+from karpenter_core.operator.loop_watch import LoopWatch
 from karpenter_core.operator.worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def run_controller(arguments: Sequence[str]) -> int:
 
 async def _run(arguments: Sequence[str]) -> int:
     threads = WorkerThreads()
-    code = await run_from_command_line(arguments, os.environ, dashboard=ClusterContent())
+    async with LoopWatch():
+        code = await run_from_command_line(arguments, os.environ, dashboard=ClusterContent())
     if stuck := await threads.end(within_seconds=THREADS_END_SECONDS):
         print(
             f"karpenter: threads still wait and are left behind: {', '.join(stuck)}",
