@@ -176,8 +176,8 @@ class CatalogueSource:
         """Return the catalogue of each NodePool by name and, if lenient, the errors of others.
 
         Raises:
-            BadInputError: a NodePool refers to an unknown NodeClass.
-            CloudProviderError: a provider cannot list its instance types.
+            BadInputError: a NodePool refers to an unknown NodeClass, or its provider cannot list its
+                instance types.
         """
         from karpenter_core.controllers.catalogue.controller import catalogue_version
         from karpenter_core.scheduling.problem import Catalogue
@@ -202,9 +202,13 @@ class CatalogueSource:
                     types = await self._providers.list_instance_types(pool, node_class)
                     listed[key] = Catalogue(version=catalogue_version(types), instance_types=types)
                 catalogues[pool.name] = listed[key]
-            except (BadInputError, CloudProviderError) as error:
+            except BadInputError as error:
                 if not is_lenient:
                     raise
+                problems[pool.name] = str(error)
+            except CloudProviderError as error:
+                if not is_lenient:
+                    raise _without_types(where, pool, error) from error
                 problems[pool.name] = str(error)
         return catalogues, problems
 
@@ -246,6 +250,14 @@ def _placeholder_node_class(model: type[NodeClass], ref: NodeClassRef, field: st
         return model.model_validate(blank)
     except ValueError as error:
         raise BadInputError(f'{field}: {ref.kind} "{ref.name}" is needed and not there') from error
+
+
+def _without_types(where: str, pool: NodePool, error: CloudProviderError) -> BadInputError:
+    """Return the error that says where files can get their instance types from."""
+    return BadInputError(
+        f'{where}: NodePool "{pool.name}": its instance types cannot be listed: {error}; without access '
+        f"to the cloud use {INSTANCE_TYPES_FILE}, or a file of karpenter snapshot, which has them"
+    )
 
 
 def _reader_of_catalogues(providers: Providers) -> str:

@@ -11,6 +11,8 @@ import sys
 import pytest
 import yaml
 
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.host.facade import Providers
 from tests.cli.inputs import (
     NODE_CLASS_REF,
     POOL,
@@ -387,6 +389,21 @@ def test_bad_input_gets_one_message_naming_file_document_object_and_field(
     (line,) = shown.err.strip().splitlines()
     assert line.startswith(f"karpenter: {file}")
     assert said in line
+
+
+def test_types_that_no_cloud_lists_are_an_error_with_other_sources(program, tmp_path, monkeypatch):
+    """NodeClasses of a repository have no status, and the computer may have no credentials."""
+
+    async def refuse(_self, _pool, _node_class):
+        raise CloudProviderError("ec2:DescribeInstanceTypes: no credentials")
+
+    monkeypatch.setattr(Providers, "list_instance_types", refuse)
+    file = write(tmp_path / "all.yaml", POOL, pod("a"))
+    assert program("plan", "--offline", file, code=2).err == (
+        f'karpenter: {file}, document 1: NodePool "general": its instance types cannot be listed: '
+        "ec2:DescribeInstanceTypes: no credentials; without access to the cloud use "
+        "--instance-types-file, or a file of karpenter snapshot, which has them\n"
+    )
 
 
 def test_unreadable_files_are_named(run, tmp_path):
