@@ -89,7 +89,7 @@ def new_claim(
     reason: str,
     annotations: Mapping[str, str] | None,
     overlaid: OverlaidTypes | None,
-    node_class: NodeClass | None,
+    node_class: NodeClass | None = None,
 ) -> NodeClaim:
     """Return the complete claim to create, so that it needs no patch before its launch.
 

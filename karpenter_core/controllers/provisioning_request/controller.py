@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.provisioning_request import ProvisioningRequest
     from karpenter_core.api.records import PodView
     from karpenter_core.controllers.object_writer import ObjectWriter
@@ -223,8 +224,9 @@ class ProvisioningRequestController:
             if gang is None:  # a template was deleted: the next pass says so
                 return
             provisioning_input, plan, verdict = await self._plan(snapshot, request, gang)
-            pools = {pool.name: pool for pool in provisioning_input.problem.pools}
-            problem = verdict.problem or self._creator.refusal(plan.claims, pools=pools)
+            problem = verdict.problem or self._creator.refusal(
+                plan.claims, pools=_pools_of(provisioning_input)
+            )
             now = self._runtime.clock.now()
             if problem:
                 some = await self._with_some(snapshot, request, gang)
@@ -309,7 +311,7 @@ class ProvisioningRequestController:
         )
         created = await self._creator.create(
             plan.claims,
-            pools={pool.name: pool for pool in provisioning_input.problem.pools},
+            pools=_pools_of(provisioning_input),
             decision_ref=decision_ref,
             reason=REASON,
             annotations=attempt_annotations(request, plan.claims),
@@ -394,3 +396,8 @@ def _is_of_attempt(claim: NodeClaim) -> bool:
 def _order(request: ProvisioningRequest) -> tuple[str, str]:
     created = request.metadata.creation_timestamp
     return ("" if created is None else created.isoformat(), request.key)
+
+
+def _pools_of(provisioning_input: ProvisioningInput) -> dict[str, NodePool]:
+    """Return the NodePools with which claims are planned, by name."""
+    return {pool.name: pool for pool in provisioning_input.problem.pools}
