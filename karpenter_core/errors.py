@@ -203,6 +203,8 @@ class ThrottledError(CloudProviderError):
         pauses: Collection[str] = (),
     ) -> None:
         super().__init__(message)
+        if retry_after is not None:
+            _check_type("ThrottledError.retry_after", retry_after, timedelta)
         self.retry_after: Final = retry_after
         self.pauses: Final = frozenset(pauses)
 
@@ -225,6 +227,7 @@ class LaunchFailedError(CloudProviderError):
 
     def __init__(self, message: str, *, reason: str = "LaunchFailed") -> None:
         super().__init__(message)
+        _check_type("LaunchFailedError.reason", reason, str)
         self.reason: Final = reason
 
 

@@ -13,14 +13,27 @@ import structlog
 from karpenter_core.api.conditions import Condition
 from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.api.records import NodeView
-from karpenter_core.errors import BadInputError, CloudProviderError, ConflictError, PluginError
+from karpenter_core.errors import (
+    BadInputError,
+    CloudProviderError,
+    ConflictError,
+    PluginError,
+    ThrottledError,
+)
 from karpenter_core.provider.contract import (
+    BatchLimits,
+    DriftFinding,
     Instance,
     InstanceListing,
+    Interruption,
+    InterruptionKind,
+    LabelClasses,
     LaunchedInstance,
     NodeClassHash,
     NodeClassResolution,
     PeriodicTask,
+    RegistrationGate,
+    SettingSpec,
 )
 from karpenter_core.provider.host.executor import InlineExecutor, ThreadExecutor
 from karpenter_core.provider.host.manager import load_plugins
@@ -433,3 +446,138 @@ async def test_a_veto_that_is_no_reason_is_named(tmp_path, answer):
     reasons = await answer_of(tmp_path, faulty, lambda world: world.providers.vetoes(None))
     words = f"karpenter_veto_candidate must return a reason or None, not {answer!r}"
     assert reasons == {"web": f'plug-in "web": {words}'}
+
+
+# -- declarations
+
+
+async def start_error(tmp_path, faulty):
+    world = ProviderWorld(plugins={"web": faulty}, cache_folder=tmp_path, executor=ThreadExecutor())
+    with pytest.raises(PluginError) as error:
+        async with world:
+            pytest.fail("started")
+    assert str(error.value).startswith('plug-in "web"')
+    return str(error.value)
+
+
+def nothing():
+    """A task that does nothing."""
+
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"period": 60}, "the period of the task prices must be a timedelta of a second or more, not 60"),
+        ({"period": timedelta()}, "must be a timedelta of a second or more, not datetime.timedelta(0)"),
+        ({"name": ""}, "a task must have a name, not ''"),
+        ({"run": None}, "run of the task prices must be a function"),
+    ],
+)  # fmt: skip
+async def test_a_task_that_cannot_be_run_stops_the_start(tmp_path, fields, words):
+    task = PeriodicTask(**{"name": "prices", "period": MINUTE, "run": nothing, **fields})
+    error = await start_error(tmp_path, plugin(karpenter_declare_tasks=returning([task])))
+    assert words in error
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"well_known": ["a"]}, "LabelClasses.well_known must be a frozenset, not ['a']"),
+        ({"aliases": [("a", "b")]}, "LabelClasses.aliases must be a mapping, not ["),
+        ({"known_values": {"a": "bc"}}, "LabelClasses.known_values['a'] must hold several texts, not 'bc'"),
+    ],
+)  # fmt: skip
+async def test_label_classes_of_other_types_stop_the_start(tmp_path, fields, words):
+    faulty = plugin(karpenter_classify_labels=returning(LabelClasses(**fields)))
+    assert words in await start_error(tmp_path, faulty)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"flag": "web-url"}, "flag of a setting must be like --mycloud-endpoint, not 'web-url'"),
+        ({"env": "web url"}, "env of a setting must be like MYCLOUD_ENDPOINT, not 'web url'"),
+        ({"default": None}, "the default of --web-url must be a text, a number"),
+    ],
+)
+def test_a_setting_that_cannot_be_parsed_stops_the_start(fields, words):
+    spec = SettingSpec(
+        **{"flag": "--web-url", "env": "WEB_URL", "default": "", "help": "Url.", **fields}
+    )
+    faulty = plugin(karpenter_add_settings=returning([spec]))
+    with pytest.raises(PluginError) as error:
+        load_plugins(entry_points=(), extra={"web": faulty}).settings()
+    assert str(error.value).startswith('plug-in "web"')
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"max_instance_types": "many"}, "max_instance_types must be a whole number above zero"),
+        ({"batch_limits": {"karpenter_launch_instances": 5}}, "must be BatchLimits, not 5"),
+        ({"batch_limits": {"karpenter_launch_instances": BatchLimits(timeout=5)}}, ".timeout must be a timedelta, not 5"),
+        ({"batch_limits": {"karpenter_launch_instances": BatchLimits(size=0)}}, ".size must be above zero, not 0"),
+        ({"reads": ("secrets",)}, "reads must be a tuple of ObjectRead, not one with 'secrets'"),
+        ({"repair_policies": (("Ready", "False", 5),)}, "repair_policies must be a tuple of RepairPolicy"),
+        ({"node_classes": (int,)}, "node_classes must be a tuple of models with a resource"),
+    ],
+)  # fmt: skip
+async def test_a_description_with_an_invalid_value_stops_the_start(tmp_path, fields, words):
+    info = replace(FakeProvider().karpenter_provider_info(), **fields)
+    assert words in await start_error(tmp_path, plugin(karpenter_provider_info=returning(info)))
+
+
+@pytest.mark.parametrize("reason", [None, "image changed", "Image."])
+async def test_a_reason_of_drift_that_no_condition_can_have_is_named(tmp_path, reason):
+    """The API server would refuse the whole status of the NodeClaim for it."""
+    faulty = plugin(karpenter_detect_drift=lambda self, node_claims: [DriftFinding(reason=reason)])
+
+    async def act(world):
+        request = await world.request("web-1", node_class())
+        (outcome,) = await world.providers.detect_drift([request.node_claim], node_class())
+        return outcome
+
+    error = await answer_of(tmp_path, faulty, act)
+    assert_readable(error, f"DriftFinding: reason must be in CamelCase, not {reason!r}")
+
+
+async def test_a_gate_whose_wait_is_a_number_is_named(tmp_path):
+    gate = RegistrationGate(name="cloud-controller", retry_after=5)
+    faulty = plugin(karpenter_gate_registration=returning(gate))
+
+    async def act(world):
+        request = await world.request("web-1", node_class())
+        return await world.providers.gate_registration(request.node_claim, NODE)
+
+    error = await answer_of(tmp_path, faulty, act)
+    assert_readable(error, "RegistrationGate: retry_after must be a timedelta, not 5")
+
+
+async def test_a_throttled_call_whose_wait_is_a_number_is_named(tmp_path):
+    faulty = FakeProvider()
+
+    def answer(requests):
+        raise ThrottledError("slow down", retry_after=5)
+
+    faulty.answer = answer
+    error = await answer_of(tmp_path, faulty, launch)
+    assert_readable(error, "ThrottledError.retry_after must have the type timedelta, not 5")
+
+
+async def test_texts_of_an_announcement_that_are_none_are_reported(tmp_path):
+    odd = Interruption(id=17, kind=InterruptionKind.SPOT_RECLAIM, provider_id=None)
+    faulty = plugin(karpenter_poll_interruptions=returning([odd]))
+    with structlog.testing.capture_logs() as logs:
+        (found,) = await answer_of(
+            tmp_path, faulty, lambda world: world.providers.poll_interruptions("web")
+        )
+    assert (found.id, found.provider_id) == ("17", "")
+    problems = [line["problem"] for line in logs if line["log_level"] == "error"]
+    assert problems == [
+        'Interruption "17": id must be a text, not 17',
+        'Interruption "17": provider_id must be a text, not None',
+    ]

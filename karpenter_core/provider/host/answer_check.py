@@ -57,6 +57,11 @@ def check_interruption(message: Interruption) -> tuple[Interruption, tuple[Answe
     if not _is_instance(message.kind, InterruptionKind):
         problems += (_problem(where, "kind", "an InterruptionKind", message.kind),)
         message = replace(message, kind=_kind(message.kind), detail=problems[-1].message)
+    texts = {name: getattr(message, name) for name in ("id", "provider_id", "token", "detail")}
+    for name, value in texts.items():
+        if not _is_instance(value, str):
+            problems += (_problem(where, name, "a text", value),)
+            message = replace(message, **{name: str(value) if name == "id" else ""})
     cleared = dict.fromkeys(invalid)
     return (replace(message, **cleared) if cleared else message), problems
 

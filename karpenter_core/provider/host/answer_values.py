@@ -9,6 +9,7 @@ Each error names plug-in, hook, object, field and value.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,12 +19,18 @@ from karpenter_core.api.conditions import Condition
 from karpenter_core.api.labels import CAPACITY_TYPES
 from karpenter_core.api.names import label_value_error
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.contract import Instance
+from karpenter_core.provider.contract import (
+    DriftFinding,
+    Instance,
+    RegistrationGate,
+    RegistrationRefusal,
+)
 from karpenter_core.provider.host.catalogue_check import amounts_problem
 from karpenter_core.provider.value_text import value_text
 
 if TYPE_CHECKING:
     from karpenter_core.provider.contract import (
+        DriftOutcome,
         InstanceListing,
         LaunchedInstance,
         NodeClassHash,
@@ -32,15 +39,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_description",
+    "check_gate",
     "check_hash",
     "check_instance",
     "check_listing",
     "check_resolution",
+    "checked_drift",
     "is_aware",
 ]
 
 T = TypeVar("T")
 
+_REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+"""Kubernetes' rule for the reason of a condition."""
 _TEXT: Final = "a text"
 _FULL_TEXT: Final = "a text that is not empty"
 _TIME: Final = "a time with a time zone"
@@ -155,18 +166,48 @@ def check_hash(found: NodeClassHash, *, where: str) -> None:
     _require_text(where, "NodeClassHash", value=found.value, version=found.version)
 
 
+def check_gate(gate: RegistrationGate | RegistrationRefusal | None, *, where: str) -> None:
+    """Refuse a gate without a name or with an invalid wait, and a refusal without a reason.
+
+    Raises:
+        CloudProviderError: a value of it is invalid.
+    """
+    match gate:
+        case RegistrationGate():
+            _require_text(where, "RegistrationGate", name=gate.name)
+            is_duration = isinstance(_raw(gate.retry_after), timedelta)
+            wanted = ("a timedelta", gate.retry_after)
+            _require(is_duration, where, "RegistrationGate", retry_after=wanted)
+        case RegistrationRefusal():
+            _require_text(where, "RegistrationRefusal", reason=gate.reason)
+        case None:
+            pass
+
+
+def checked_drift(outcome: DriftOutcome, *, where: str) -> DriftOutcome:
+    """Return the outcome, or an error if its reason cannot be that of a condition."""
+    if not isinstance(outcome, DriftFinding):
+        return outcome
+    reason = _raw(outcome.reason)
+    if isinstance(reason, str) and _REASON.fullmatch(reason):
+        return outcome
+    return CloudProviderError(
+        f"{where}: DriftFinding: reason must be in CamelCase, not {value_text(reason)}"
+    )
+
+
 def is_aware(value: object) -> bool:
     """Tell whether this is a time with a time zone, or None."""
     return value is None or (isinstance(value, datetime) and value.utcoffset() is not None)
 
 
-def _require_text(where: str, name: str, **fields: object) -> None:
+def _require_text(where: str, name: str, /, **fields: object) -> None:
     for field, value in fields.items():
         is_full = isinstance(value, str) and bool(value)
         _require(is_full, where, name, **{field: (_FULL_TEXT, value)})
 
 
-def _require(is_valid: bool, where: str, name: str, **wanted: tuple[str, object]) -> None:  # noqa: FBT001 - reads as a sentence
+def _require(is_valid: bool, where: str, name: str, /, **wanted: tuple[str, object]) -> None:  # noqa: FBT001 - reads as a sentence
     """Raise the error for the field, of which what it must be and its value are given."""
     if is_valid:
         return

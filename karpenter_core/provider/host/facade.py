@@ -20,7 +20,13 @@ from karpenter_core.provider.contract import (
 )
 from karpenter_core.provider.host import hooks
 from karpenter_core.provider.host.adjustments import adjust_catalogue
-from karpenter_core.provider.host.answer_values import check_hash, check_listing, check_resolution
+from karpenter_core.provider.host.answer_values import (
+    check_gate,
+    check_hash,
+    check_listing,
+    check_resolution,
+    checked_drift,
+)
 from karpenter_core.provider.host.catalogue_check import CatalogueValidator
 from karpenter_core.provider.host.dispatch import Dispatcher
 from karpenter_core.provider.host.instances import BatchedInstanceCalls
@@ -318,7 +324,12 @@ class Providers:
         self, node_claim: NodeClaim, node: NodeView
     ) -> RegistrationGate | RegistrationRefusal | None:
         """Return the gate or refusal of a node's registration; None lets it register."""
-        return await self._call_for_node(hooks.GATE_REGISTRATION, node_claim, node)
+        hook = hooks.GATE_REGISTRATION
+        gate = await self._call_for_node(hook, node_claim, node)
+        if gate is not None:
+            provider = self.provider_of(node_claim.spec.node_class_ref)
+            check_gate(gate, where=hook.at(provider))
+        return gate
 
     def syncs(self, ref: NodeClassRef) -> bool:
         """Return whether the provider of a NodeClass implements the sync of instances."""
@@ -360,13 +371,15 @@ class Providers:
     async def _detect_drift(
         self, name: str, claims: tuple[NodeClaim, ...], node_class: NodeClass
     ) -> Sequence[DriftOutcome]:
-        with self._dispatcher.measure(hooks.DETECT_DRIFT, name):
-            return await self._dispatcher.call(
-                hooks.DETECT_DRIFT,
+        hook = hooks.DETECT_DRIFT
+        with self._dispatcher.measure(hook, name):
+            outcomes = await self._dispatcher.call(
+                hook,
                 name,
                 hooks.DriftArguments(node_claims=claims, node_class=node_class),
                 key=(_version(node_class), tuple(_version(claim) for claim in claims)),
             )
+        return [checked_drift(outcome, where=hook.at(name)) for outcome in outcomes]
 
     # -- interruptions -------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from karpenter_core.api.durations import format_duration
 from karpenter_core.errors import CloudProviderError, PluginError
 from karpenter_core.provider import hookspecs
 from karpenter_core.provider.contract import CONTRACT_VERSION, POLLING_BOUNDS, READ_BOUNDS
+from karpenter_core.provider.host.declared_values import info_problem, setting_problem
 from karpenter_core.provider.host.hooks import (
     ADD_COMMANDS,
     ADD_SETTINGS,
@@ -164,6 +165,8 @@ class Plugins:
         for name in self.implementers(ADD_SETTINGS.name):
             result[name] = self._ask(ADD_SETTINGS, name, NoArguments()) or ()
             for spec in result[name]:
+                if problem := setting_problem(spec):
+                    raise PluginError(f"{self._sources[name]}: {problem}")
                 for word in (spec.flag, spec.env):
                     other, declared = owner_by_word.setdefault(word, (name, spec))
                     if _setting_shape(declared) != _setting_shape(spec):
@@ -368,6 +371,8 @@ def _check_info(source: _PluginSource, info: ProviderInfo) -> None:
         )
     if not info.node_classes:
         raise PluginError(f"{source} serves no NodeClass kind")
+    if problem := info_problem(info):
+        raise PluginError(f"{source}: {problem}")
     for model in info.node_classes:
         if problem := resource_problem(model.resource):
             raise PluginError(f"{source}: {model.__name__}: {problem}")

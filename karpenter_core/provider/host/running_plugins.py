@@ -9,6 +9,7 @@ import structlog
 from karpenter_core.errors import CloudProviderError, KarpenterError, PluginError
 from karpenter_core.provider.contract import LabelClasses
 from karpenter_core.provider.host import hooks
+from karpenter_core.provider.host.declared_values import labels_problem, task_problem
 from karpenter_core.provider.host.labels import merge_label_classes
 from karpenter_core.provider.host.plugin_tasks import plugin_task
 
@@ -88,10 +89,12 @@ class RunningPlugins:
             raise PluginError(f'plug-in "{name}" ({origin}) could not start: {error}') from error
 
     async def _classify_labels(self) -> Mapping[str, LabelClasses]:
-        return {
-            name: await self._dispatcher.call(hooks.CLASSIFY_LABELS, name, hooks.NoArguments())
-            for name in self.implementers(hooks.CLASSIFY_LABELS)
-        }
+        hook, found = hooks.CLASSIFY_LABELS, dict[str, LabelClasses]()
+        for name in self.implementers(hook):
+            found[name] = await self._dispatcher.call(hook, name, hooks.NoArguments())
+            if problem := labels_problem(found[name]):
+                raise PluginError(f"{hook.at(name)}: {problem}")
+        return found
 
     def implementers(self, hook: Hook[Request, Result]) -> tuple[str, ...]:
         """Return the plug-ins that implement a hook, except those left out."""
@@ -102,6 +105,8 @@ class RunningPlugins:
         tasks: list[PluginTask] = []
         for name in self.implementers(hooks.DECLARE_TASKS):
             declared = await self._dispatcher.call(hooks.DECLARE_TASKS, name, hooks.NoArguments())
+            for problem in filter(None, map(task_problem, declared)):
+                raise PluginError(f"{hooks.DECLARE_TASKS.at(name)}: {problem}")
             tasks.extend(plugin_task(name, task, self._dispatcher) for task in declared)
         return tuple(tasks)
 
