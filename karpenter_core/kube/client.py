@@ -72,9 +72,11 @@ class HttpTransport:
         self._login: Final = login
         configuration = login.configuration
         self.host: Final = str(configuration.host).rstrip("/")
-        self._tls: Final = TlsFiles(configuration, clock=login.clock)
         self.proxy: Final = _proxy(configuration.proxy, self.host)
         """The proxy that every request goes through; None for a direct connection."""
+        # All authorities of the system take 0.8 MiB, which a plain connection has no use for.
+        is_plain = not any(_is_https(url) for url in (self.host, self.proxy or ""))
+        self._tls: Final = None if is_plain else TlsFiles(configuration, clock=login.clock)
         near = login.in_cluster or _is_loopback(self.host)
         self._headers: Final = (
             ("User-Agent", user_agent),
@@ -156,7 +158,7 @@ class HttpTransport:
             data=request.body or None,
             headers=headers,
             timeout=limits,
-            ssl=self._tls.context(),
+            ssl=True if self._tls is None else self._tls.context(),
             server_hostname=self._login.configuration.tls_server_name,
             proxy=self.proxy,
             allow_redirects=False,
@@ -234,6 +236,10 @@ def _cause(error: Exception) -> str:
 
 def _headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
     return {name.lower(): value for name, value in answer.headers.items()}
+
+
+def _is_https(url: str) -> bool:
+    return url.lower().startswith("https:")
 
 
 def _proxy(named: str | None, host: str) -> str | None:

@@ -176,6 +176,21 @@ async def test_tls_files_that_cannot_be_used_at_the_start_are_an_error(tmp_path)
         await connect(kubeconfig=path, clock=MovableClock())
 
 
+async def test_a_plain_connection_loads_no_authorities(tmp_path, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda *_: loaded.append("system"))
+    plain = kubeconfig(tmp_path / "plain", "http://127.0.0.1:1")
+    secret = kubeconfig(tmp_path / "secret", "https://127.0.0.1:1")
+    proxied = kubeconfig(
+        tmp_path / "proxied", "http://127.0.0.1:1", **{"proxy-url": "https://127.0.0.1:2"}
+    )
+
+    for path, expected in ((plain, []), (secret, ["system"]), (proxied, ["system"])):
+        loaded.clear()
+        await (await connect(kubeconfig=path, clock=MovableClock())).close()
+        assert loaded == expected
+
+
 def test_old_versions_of_tls_are_refused(monkeypatch):
     """The system may permit them."""
     follow_the_system(monkeypatch)
