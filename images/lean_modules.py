@@ -3,8 +3,9 @@
 Memory of a process at rest is mostly the code of its modules. So in images:
 
 * annotations of functions are left out: nothing reads them there but commands, which are excepted;
-* rules of `lean_modules.toml` name what is imported at its first use instead of at once (`late`),
-  definitions that the program never reaches (`without`), and the `actions` that it calls of a client.
+* rules of `lean_modules.toml` name what is imported at its first use instead of at once (`late`), values
+  that are made at their first use (`once`), definitions that the program never reaches (`without`) or
+  that a smaller one of `lean_functions` stands for (`instead`), and the `actions` that it calls of a client.
 
 The source files stay as they are, and so do the line numbers in tracebacks. A rule that no longer fits its
 file fails the build: then the package has changed, and the rule is looked at again.
@@ -26,6 +27,7 @@ __all__ = ["LeanRule", "apply_rule", "drop_annotations", "read_rules"]
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _RULES: Final = Path(__file__).with_name("lean_modules.toml")
+_FUNCTIONS_IN: Final = Path(__file__).with_name("lean_functions")
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -36,6 +38,10 @@ class LeanRule:
 
     late: frozenset[str] = frozenset()
     """Imported names: functions import them where they use them, other modules by attribute."""
+    once: frozenset[str] = frozenset()
+    """Values of the module that functions make at their first use, and keep."""
+    instead: tuple[Function, ...] = ()
+    """Functions that take the place of those of the same name."""
     without: frozenset[str] = frozenset()
     """Functions and classes of the module, `Class.method` for methods, that are not there."""
     bare: frozenset[str] = frozenset()
@@ -52,6 +58,8 @@ def read_rules(path: Path = _RULES) -> dict[str, LeanRule]:
             raise ValueError(f"{path.name}: {each['file']} has two rules")
         rules[each["file"]] = LeanRule(
             late=frozenset(each.get("late", ())),
+            once=frozenset(each.get("once", ())),
+            instead=_read_functions(each["instead"]) if "instead" in each else (),
             without=frozenset(each.get("without", ())),
             bare=frozenset(each.get("bare", ())),
             actions=_allowed_actions(each["actions"]) if "actions" in each else None,
@@ -64,6 +72,12 @@ def _allowed_actions(source: Mapping[str, str]) -> frozenset[str]:
     statements = json.loads((_ROOT / source["policy"]).read_text())["Statement"]
     names = (action.lower().partition(":") for each in statements for action in each["Action"])
     return frozenset(name for service, _, name in names if service == source["service"])
+
+
+def _read_functions(name: str) -> tuple[Function, ...]:
+    tree = ast.parse((_FUNCTIONS_IN / name).read_text())
+    drop_annotations(tree)
+    return tuple(node for node in tree.body if isinstance(node, _FUNCTIONS))
 
 
 def drop_annotations(tree: ast.Module) -> None:
@@ -93,6 +107,10 @@ def apply_rule(tree: ast.Module, rule: LeanRule) -> None:
     """
     for name in sorted(rule.without):
         _remove_definition(tree, name)
+    for function in rule.instead:
+        _replace_function(tree, function)
+    for name in sorted(rule.once):
+        _make_once(tree, name)
     for name in sorted(rule.bare):
         _empty_subclasses(tree, name)
     if rule.actions is not None:
@@ -107,6 +125,46 @@ def _remove_definition(tree: ast.Module, name: str) -> None:
     body.remove(node)
     if not body:
         body.append(ast.Pass())
+
+
+def _replace_function(tree: ast.Module, new: Function) -> None:
+    """Put a function in the place of another, with the line number of the beginning of that."""
+    body, old = _find_definition(tree, new.name)
+    if not isinstance(old, _FUNCTIONS) or ast.dump(old.args) != ast.dump(new.args):
+        raise ValueError(f"has no {new.name} with the arguments of the one in its place")
+    body[body.index(old)] = _copied(new, old)
+
+
+def _make_once(tree: ast.Module, name: str) -> None:
+    """Let a value be made by the first function that uses it: `NAME = cache(lambda: value)`."""
+    found = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == name
+    ]
+    if len(found) != 1:
+        raise ValueError(f"does not set {name} once")
+    if name in _names_used_at_once(ast.Module([n for n in tree.body if n is not found[0]], [])):
+        raise ValueError(f"needs {name} when it is loaded")
+    value = ast.unparse(found[0].value)
+    made = ast.parse(f"__import__('functools').cache(lambda: {value})", mode="eval").body
+    for function in _outermost_functions(tree):
+        if name in _bound_names(function):
+            raise ValueError(f"{function.name} has a name of its own {name}")
+        _CallOf(name).visit(function)
+    found[0].value = made
+
+
+class _CallOf(ast.NodeTransformer):
+    """Calls what has a name where its value was read."""
+
+    def __init__(self, name: str) -> None:
+        self._name: Final = name
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.copy_location(ast.Call(node, [], []), node) if node.id == self._name else node
 
 
 def _keep_actions(tree: ast.Module, actions: frozenset[str]) -> None:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import ast
+import gc
+import os
 import sys
 import types
+import weakref
+from dataclasses import FrozenInstanceError, dataclass, field, fields
 
 import pytest
+from botocore import utils
 
+from images.lean_functions import botocore_utils
+from images.lean_functions.dataclasses import _frozen_get_del_attr
 from images.lean_modules import LeanRule, apply_rule, drop_annotations, read_rules
 
 MODULE = """\
@@ -39,9 +46,10 @@ class Shape(dict):
 """
 
 
-def lean(text, **rule):
+def lean(text, *, instead=(), **rule):
     tree = ast.parse(text)
-    apply_rule(tree, LeanRule(**{name: frozenset(value) for name, value in rule.items()}))
+    names = {name: frozenset(value) for name, value in rule.items()}
+    apply_rule(tree, LeanRule(instead=tuple(instead), **names))
     module = types.ModuleType("lean")
     exec(compile(tree, "lean.py", "exec", dont_inherit=True), module.__dict__)
     return module
@@ -94,6 +102,9 @@ def test_a_name_that_is_needed_at_once_is_never_late(used):
         ({"without": ["Reader.written"]}, r"has no Reader\.written"),
         ({"bare": ["TypedDict"]}, "has no subclass of TypedDict"),
         ({"actions": ["describevpcs"]}, "has no method for describevpcs"),
+        ({"once": ["SIZE"]}, "does not set SIZE once"),
+        ({"instead": ast.parse("def written(): ...").body}, "has no written with the arguments"),
+        ({"instead": ast.parse("def read(): ...").body}, "has no read"),
     ],
 )
 def test_a_rule_that_does_not_fit_its_file_is_refused(rule, missing):
@@ -141,6 +152,116 @@ def test_a_way_through_a_function_that_does_not_use_a_name_does_not_import_it(mo
             module.middle_of(values)
     monkeypatch.undo()
     assert (module.middle_of([]), module.middle_of([1, 9, 2])) == (None, 2)
+
+
+LAZY = """\
+made = []
+
+
+def make(size):
+    made.append(size)
+    return [size] * size
+
+
+PAIR = make(2)
+TRIPLE = make(3)
+
+
+def pair_and(value):
+    return [*PAIR, value, *(each for each in PAIR)]
+"""
+
+
+def test_a_value_is_made_by_the_first_function_that_uses_it():
+    module = lean(LAZY, once=["PAIR"])
+
+    assert module.made == [3]
+    assert module.pair_and(1) == module.pair_and(1) == [2, 2, 1, 2, 2]
+    assert module.made == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("used", "refusal"),
+    [
+        ("FOUR = PAIR * 2", "needs PAIR when it is loaded"),
+        ("def own(PAIR): return PAIR", "own has a name of its own PAIR"),
+        ("PAIR = make(4)", "does not set PAIR once"),
+    ],
+)
+def test_a_value_that_is_needed_at_once_is_made_at_once(used, refusal):
+    with pytest.raises(ValueError, match=refusal):
+        lean(LAZY + used, once=["PAIR"])
+
+
+def test_a_function_takes_the_place_of_another_one():
+    module = lean(MODULE, instead=ast.parse("def written(value): return f'<{value}>'").body)
+
+    assert module.written(1) == "<1>"
+
+
+def frozen(cls):
+    """Make a frozen class by the function of images."""
+    made = dataclass(frozen=True)(cls)
+    del made.__setattr__, made.__delattr__
+    _frozen_get_del_attr(made, fields(made), None)
+    return made
+
+
+@pytest.mark.parametrize("decorate", [dataclass(frozen=True), frozen])
+def test_fields_of_a_frozen_class_cannot_be_set(decorate):
+    @decorate
+    class Point:
+        x: int = 0
+        seen: list = field(default_factory=list)
+
+    class Named(Point):
+        pass
+
+    point, named = Point(), Named()
+    named.name = "one"
+    del named.name
+
+    for each, name in ((point, "x"), (point, "y"), (named, "x"), (named, "seen")):
+        with pytest.raises(FrozenInstanceError, match=f"^cannot assign to field '{name}'$"):
+            setattr(each, name, 1)
+        with pytest.raises(FrozenInstanceError, match=f"^cannot delete field '{name}'$"):
+            delattr(each, name)
+    assert Point.__setattr__.__qualname__ == f"{Point.__qualname__}.__setattr__"
+    for refuse in (decorate, lambda cls: _frozen_get_del_attr(cls, (), None)):
+        with pytest.raises(
+            TypeError, match=r"^Cannot overwrite attribute __setattr__ in class Own"
+        ):
+            refuse(type("Own", (), {"__setattr__": object.__setattr__}))
+
+
+def test_a_frozen_class_with_slots_lets_go_of_the_class_that_it_was_made_of():
+    class Point:
+        x: int = 0
+
+    plain = frozen(Point)
+    slotted = type("Point", (), {"__slots__": ("x",), "__setattr__": plain.__setattr__})
+    origin = weakref.ref(Point)
+    del Point, plain
+    gc.collect()
+
+    assert origin() is None
+    for name, error in (("x", FrozenInstanceError), ("y", TypeError)):
+        with pytest.raises(error):
+            setattr(slotted(), name, 1)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{}, {"https_proxy": "http://a:1"}, {"HTTP_PROXY": "http://b"}, {"HTTPS_PROXY": "http://a", "no_proxy": "aws.test"}],
+)  # fmt: skip
+def test_the_sdk_of_aws_uses_the_proxies_of_the_environment(variables, monkeypatch):
+    for name in [each for each in os.environ if each.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    for url in ("https://ec2.aws.test", "http://169.254.169.254"):
+        assert botocore_utils.get_environ_proxies(url) == utils.get_environ_proxies(url)
 
 
 def test_definitions_and_bodies_are_left_out():

@@ -1,0 +1,1 @@
+"""Functions that take the place of larger ones in images; see lean_modules.py."""
