@@ -280,7 +280,10 @@ def _new_session(*, every_operation: bool) -> _Session:
     """Return a session of its own credentials, that shares the descriptions of services read before."""
     import botocore.session
 
-    session = cast("_Session", botocore.session.Session())
+    from karpenter_provider_aws.session_events import UsedEvents
+
+    events = None if every_operation else UsedEvents()
+    session = cast("_Session", botocore.session.Session(event_hooks=events))
     session.register_component("data_loader", _loader(every_operation=every_operation))
     return session
 

@@ -166,18 +166,22 @@ def _named_shapes(part: object) -> list[str]:
 
 
 def _with_shared_texts(part: object, *, without: str | None = None) -> object:
-    """Make equal texts one object, and leave out texts that are called `without`.
+    """Make equal texts one object in a decoded value, and leave out texts that are called `without`.
 
-    A member of another type may be called so, and stays.
+    A member of another type may be called so, and stays. A copy beside the value would leave holes in
+    memory when that is freed.
     """
-    if isinstance(part, list):
-        return [_with_shared_texts(each, without=without) for each in cast("list[object]", part)]
     if isinstance(part, str):
         return intern(part)
+    if isinstance(part, list):
+        items = cast("list[object]", part)
+        items[:] = [_with_shared_texts(each, without=without) for each in items]
+        return items
     if not isinstance(part, dict):
         return part
-    return {
-        key: _with_shared_texts(value, without=without)
-        for key, value in cast("JsonObject", part).items()
-        if key != without or not isinstance(value, str)
-    }
+    members = cast("JsonObject", part)
+    if without is not None and isinstance(members.get(without), str):
+        del members[without]
+    for key, value in members.items():
+        members[key] = _with_shared_texts(value, without=without)
+    return members

@@ -217,8 +217,8 @@ def test_credentials_are_requested_in_the_configured_region(monkeypatch):
     made = []
     new_session = botocore.session.Session
 
-    def noted():
-        session = new_session()
+    def noted(**options):
+        session = new_session(**options)
         made.append(session)
         return session
 
