@@ -55,7 +55,7 @@ def spot_request(**more: Any) -> dict[str, Any]:
     return {
         "ProductDescriptions": ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"],
         "StartTime": NOW,
-        "MaxResults": 2000,
+        "MaxResults": 500,
         **more,
     }
 

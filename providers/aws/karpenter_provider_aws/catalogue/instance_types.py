@@ -277,6 +277,7 @@ def _list(entry: _CacheEntry, market: MarketState, shared: Hashable) -> dict[str
     """List every type; `shared` is the part of their state that all have in common."""
     before = entry.listed
     listed: dict[str, _ListedType] = {}
+    states: dict[Hashable, Hashable] = {}
     for name, item in entry.resolved.items():
         state = (
             shared,
@@ -286,6 +287,7 @@ def _list(entry: _CacheEntry, market: MarketState, shared: Hashable) -> dict[str
         listed_before = before.get(name)
         if listed_before is None or listed_before.state != state:
             offerings = _resolve(RESOLVERS, item.sold, (), market)
+            state = states.setdefault(state, state)
             listed_before = _ListedType(state, _instance_type(item, offerings))
         listed[name] = listed_before
     return listed

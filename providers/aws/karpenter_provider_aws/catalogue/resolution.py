@@ -111,6 +111,8 @@ class TypeResolver:
         self._reservations: Final = {name: tuple(of) for name, of in reservations.items()}
         self._zones: Final[dict[tuple[str, ...], _Zones]] = {}
         self._amounts: Final[dict[Hashable, Resources]] = {}
+        self._values: Final[dict[Values, Values]] = {}
+        self._capacity_types: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
 
     def resolve(
         self, region: RegionTypes, names: Iterable[str], memory_bytes: Mapping[str, int]
@@ -168,17 +170,18 @@ class TypeResolver:
             eviction_hard=self._options.eviction_hard,
         )
         values = family_values(info, self._traits, reservations) + zones.values
+        capacity_types = tuple(c for c in (ON_DEMAND, SPOT) if c in info.usage_classes)
         return ResolvedType(
             sold=PurchasableType(
                 name=info.name,
                 zones=zones.zones,
-                capacity_types=tuple(c for c in (ON_DEMAND, SPOT) if c in info.usage_classes),
+                capacity_types=self._capacity_types.setdefault(capacity_types, capacity_types),
                 cpu_milli=info.vcpus * 1000,
                 is_compatible=not incompatibility(info, self._node_class, self._group),
                 reservations=reservations,
                 group=self._group,
             ),
-            requirements=self._sets.find(info, values),
+            requirements=self._sets.find(info, self._values.setdefault(values, values)),
             capacity=self._shared(capacity),
             overhead=Overhead(
                 kube_reserved=self._shared(overhead.kube_reserved),
