@@ -33,6 +33,7 @@ from karpenter_core.errors import (
     InsufficientCapacityError,
     LaunchFailedError,
     NodeClaimNotFoundError,
+    ThrottledError,
 )
 from karpenter_core.provider.catalogue import Overhead, Price, Requirement
 from karpenter_core.provider.contract import (
@@ -49,7 +50,7 @@ from karpenter_core.provider.contract import (
 )
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.testing import conformance
-from karpenter_core.testing.conformance import rule_steps
+from karpenter_core.testing.conformance import prerequisites, rule_steps
 from karpenter_provider_kwok.plugin import KwokProvider
 from karpenter_provider_kwok.testing import subject as kwok_subject
 
@@ -625,6 +626,20 @@ def test_a_definition_that_the_api_server_refuses_is_reported(spec, words):
     with pytest.raises(pytest.fail.Exception) as error:
         conformance.test_pc_016_the_model_makes_a_definition(subject)
     assert words in str(error.value)
+
+
+async def test_a_broken_rule_is_not_hidden_by_a_provider_that_keeps_to_a_pause():
+    """After a simulated 429 the client sends nothing for a while: launches are possible all the same."""
+
+    class Paused:
+        async def request(self, *_):
+            return None
+
+        async def launch(self, _):
+            return ThrottledError("not sent: paused")
+
+    subject = conformance.ConformanceSubject(name="odd", make=object, node_class=None)
+    assert await prerequisites.broken_launch(Paused(), subject) is None
 
 
 def test_every_theme_of_the_kit_has_a_fault():

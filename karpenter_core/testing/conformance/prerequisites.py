@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import CloudProviderError, ThrottledError
 from karpenter_core.provider.contract import LaunchedInstance
 from karpenter_core.provider.host.manager import load_plugins
 
@@ -108,8 +108,11 @@ async def broken_prerequisite(
 async def broken_launch(
     world: ProviderWorld, subject: ConformanceSubject
 ) -> BrokenPrerequisite | None:
-    """Return why nothing can be launched; None if another launch succeeds."""
+    """Return why nothing can be launched; None if another launch succeeds.
+
+    A provider that keeps to the pause of a simulated 429 can launch afterwards.
+    """
     outcome = await world.launch(await world.request("probe", subject.node_class))
-    if isinstance(outcome, LaunchedInstance):
+    if isinstance(outcome, LaunchedInstance | ThrottledError):
         return None
     return BrokenPrerequisite(LAUNCH, f"nothing can be launched: {outcome}")
