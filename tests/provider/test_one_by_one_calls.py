@@ -58,7 +58,7 @@ class OneByOne(FakeProvider):
     @one_by_one
     def karpenter_detect_drift(self, node_claim):
         self.do(node_claim.name)
-        return DriftFinding(reason=f"Drift{node_claim.name}")
+        return DriftFinding(reason=f"Drift_{node_claim.name[-1]}")
 
 
 class AsyncOneByOne(FakeProvider):
@@ -124,7 +124,7 @@ async def test_drift_of_many_claims_is_checked_concurrently_in_their_order(tmp_p
     assert [type(outcome).__name__ for outcome in drift] == [
         "DriftFinding", "DriftFinding", "CloudProviderError", *["DriftFinding"] * 3,
     ]  # fmt: skip
-    assert drift[5].reason == "Driftweb-5"
+    assert drift[5].reason == "Drift_5"
 
 
 def fail(barrier):
