@@ -133,6 +133,8 @@ class ChartRelease:
         match variable:
             case {"valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}:
                 return self.namespace
+            case {"valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}:
+                return f"{self.name}-pod"
             case {"valueFrom": {"resourceFieldRef": {"resource": resource, "divisor": divisor}}}:
                 kind, _, name = str(resource).partition(".")
                 amount = parse_quantity(container["resources"][kind][name])
