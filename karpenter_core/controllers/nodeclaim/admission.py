@@ -95,7 +95,7 @@ class _AdmittedGroup:
     planned_pods: tuple[tuple[PodView, str], ...]
     pending_count: int
     """Pods that had no node when they were last counted."""
-    progressed_at: float
+    progressed_at: float = 0.0
     """The time of the admission, or of the last decrease of the count of pending pods."""
     renewed_at: float = 0.0
 
@@ -187,18 +187,21 @@ class NodeAdmission:
     async def _admit_waiting(self) -> None:
         """Nominate pods for the waiting nodes, twice because of refusals, then admit the nodes."""
         snapshot = self._cluster_state.snapshot()
-        waiting_nodes = _by_priority(snapshot, self._waiting.values())
+        pods = {
+            name: tuple(planned_pods(snapshot, claim=name, node=waiting_node.node))
+            for name, waiting_node in self._waiting.items()
+        }
+        waiting_nodes = _by_priority(self._waiting.values(), pods)
         self._waiting = {}
         planned = tuple(
             (pod, waiting_node.node)
             for waiting_node in waiting_nodes
-            for pod in planned_pods(snapshot, claim=waiting_node.claim.name, node=waiting_node.node)
+            for pod in pods[waiting_node.claim.name]
         )
         group = _AdmittedGroup(
             claims={waiting_node.node: waiting_node.claim.name for waiting_node in waiting_nodes},
             planned_pods=planned,
             pending_count=len(planned),
-            progressed_at=self._clock.monotonic(),
         )
         try:
             await self._nominate_in_time(group, rounds=NOMINATION_ROUNDS)
@@ -287,17 +290,18 @@ class NodeAdmission:
 
 
 def _by_priority(
-    snapshot: Snapshot, waiting_nodes: Iterable[_WaitingNode]
+    waiting_nodes: Iterable[_WaitingNode], pods: Mapping[str, Iterable[PodView]]
 ) -> tuple[_WaitingNode, ...]:
     """Return nodes in the order in which to open them: those of pods with the highest priority first.
+
+    `pods` are the pods planned for each claim, by its name.
 
     The scheduler reserves no capacity for nominated pods against pods of higher priority. While the
     node of such a pod is closed, it takes any open one.
     """
 
     def rank(each: _WaitingNode) -> int:
-        planned = planned_pods(snapshot, claim=each.claim.name, node=each.node)
-        return -max((pod.shape.priority for pod in planned), default=0)
+        return -max((pod.shape.priority for pod in pods[each.claim.name]), default=0)
 
     return tuple(sorted(waiting_nodes, key=rank))
 
