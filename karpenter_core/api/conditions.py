@@ -11,6 +11,7 @@ the same tuple comes back, so that "is there anything to write?" is a comparison
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
@@ -34,6 +35,7 @@ __all__ = [
     "ConditionStatus",
     "DependentConditionError",
     "find_condition",
+    "is_condition_reason",
     "is_false",
     "is_true",
     "is_unknown",
@@ -55,6 +57,9 @@ RECONCILING_DEPENDENTS: Final = "ReconcilingDependents"
 UNHEALTHY_DEPENDENTS: Final = "UnhealthyDependents"
 
 _UNKNOWN_TIME: Final = datetime.min.replace(tzinfo=UTC)
+_REASON: Final = r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
+"""Kubernetes' rule for the reason of a condition."""
+_REASON_PATTERN: Final = re.compile(_REASON)
 _MESSAGE_CHARACTERS: Final = 32_768  # of metav1.Condition
 
 
@@ -76,9 +81,7 @@ class Condition(Model):
     """Type of the condition, in CamelCase."""
     status: Annotated[str, Facets(enum=(TRUE, FALSE, UNKNOWN))]
     """Status of the condition: True, False or Unknown."""
-    reason: Annotated[
-        str, Facets(max_length=1024, pattern=r"^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$")
-    ] = ""
+    reason: Annotated[str, Facets(max_length=1024, pattern=f"^({_REASON}|)$")] = ""
     """Reason for the status, as one CamelCase word for programs."""
     message: Annotated[str, Facets(max_length=_MESSAGE_CHARACTERS)] = ""
     """Details for people; may be empty."""
@@ -91,7 +94,7 @@ class Condition(Model):
 STRICT_CONDITION: Final = (
     NestedFacets(
         "items.reason",
-        Facets(min_length=1, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", required=True),
+        Facets(min_length=1, pattern=f"^{_REASON}$", required=True),
     ),
     NestedFacets("items.message", Facets(required=True)),
 )
@@ -150,6 +153,11 @@ def is_false(conditions: Iterable[Condition], condition_type: str) -> bool:
     """Tell whether the condition is there and False."""
     condition = find_condition(conditions, condition_type)
     return condition is not None and condition.status == FALSE
+
+
+def is_condition_reason(text: str) -> bool:
+    """Tell whether the API server takes a text as the reason of a condition."""
+    return _REASON_PATTERN.fullmatch(text) is not None
 
 
 def is_unknown(conditions: Iterable[Condition], condition_type: str) -> bool:

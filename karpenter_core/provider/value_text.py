@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sized
 from typing import Final, cast
 
-__all__ = ["error_text", "value_text"]
+__all__ = ["error_text", "raw_value", "value_text"]
 
 _MOST_CHARACTERS: Final = 300
 _MOST_ITEMS: Final = 3
@@ -27,6 +27,11 @@ def value_text(value: object) -> str:
     if is_collection and (count := len(cast("Sized", value))) > _MOST_ITEMS:
         return f"a {kind} of {count} items"
     return _cut(_representation(cast("object", value)))
+
+
+def raw_value(value: object) -> object:
+    """Return a value without its declared type, for checks of its real type."""
+    return value
 
 
 def error_text(error: BaseException) -> str:

@@ -7,12 +7,11 @@ result is in the ledger, the provider is not called.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from karpenter_core.api.conditions import UNKNOWN, is_unknown
+from karpenter_core.api.conditions import UNKNOWN, is_condition_reason, is_unknown
 from karpenter_core.api.labels import (
     CAPACITY_TYPE,
     CAPACITY_TYPES,
@@ -63,7 +62,6 @@ NOTHING_ALLOWED: Final = "NoOfferingAllowed"
 """Reason of a NodePool whose claims allow no offering."""
 MAX_CONDITION_MESSAGE: Final = 32_768
 """Longest message of a condition (CustomResourceDefinition of NodeClaims)."""
-_REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 
 __all__ = [
     "INSUFFICIENT_CAPACITY",
@@ -224,7 +222,7 @@ def launch_failed(
             )
         case LaunchFailedError() | AuthError():
             # The API server would reject the whole status because of an invalid reason.
-            reason = error.reason if _REASON.fullmatch(error.reason) else LAUNCH_FAILED
+            reason = error.reason if is_condition_reason(error.reason) else LAUNCH_FAILED
             message = str(error)[:MAX_CONDITION_MESSAGE]
         case _:
             reason, message = LAUNCH_FAILED, truncate_message(str(error))

@@ -9,13 +9,12 @@ Each error names plug-in, hook, object, field and value.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from karpenter_core.api.conditions import Condition
+from karpenter_core.api.conditions import Condition, is_condition_reason
 from karpenter_core.api.labels import CAPACITY_TYPES
 from karpenter_core.api.names import label_value_error
 from karpenter_core.errors import CloudProviderError
@@ -26,7 +25,7 @@ from karpenter_core.provider.contract import (
     RegistrationRefusal,
 )
 from karpenter_core.provider.host.catalogue_check import amounts_problem
-from karpenter_core.provider.value_text import value_text
+from karpenter_core.provider.value_text import raw_value, value_text
 
 if TYPE_CHECKING:
     from karpenter_core.provider.contract import (
@@ -50,8 +49,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-_REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
-"""Kubernetes' rule for the reason of a condition."""
 _TEXT: Final = "a text"
 _FULL_TEXT: Final = "a text that is not empty"
 _TIME: Final = "a time with a time zone"
@@ -67,7 +64,10 @@ def check_listing(listing: InstanceListing, *, where: str) -> InstanceListing:
     name = "InstanceListing"
     instances = _tuple_of(Instance, listing.instances, f"{where}: {name}: instances")
     _require(
-        isinstance(_raw(listing.complete), bool), where, name, complete=(_FLAG, listing.complete)
+        isinstance(raw_value(listing.complete), bool),
+        where,
+        name,
+        complete=(_FLAG, listing.complete),
     )
     _require(is_aware(listing.as_of), where, name, as_of=(_TIME, listing.as_of))
     for instance in instances:
@@ -95,12 +95,12 @@ def check_instance(found: Instance, *, where: str) -> None:
     name = f'Instance "{found.provider_id or ""}"'
     _require_text(where, name, provider_id=found.provider_id)
     for field, value in (("token", found.token), ("node_claim", found.node_claim)):
-        _require(isinstance(_raw(value), str), where, name, **{field: (_TEXT, value)})
+        _require(isinstance(raw_value(value), str), where, name, **{field: (_TEXT, value)})
     _require(is_aware(found.created), where, name, created=(_TIME, found.created))
-    is_flag = isinstance(_raw(found.terminating), bool)
+    is_flag = isinstance(raw_value(found.terminating), bool)
     _require(is_flag, where, name, terminating=(_FLAG, found.terminating))
-    are_texts = isinstance(_raw(found.launched_for), tuple) and all(
-        isinstance(_raw(uid), str) for uid in found.launched_for
+    are_texts = isinstance(raw_value(found.launched_for), tuple) and all(
+        isinstance(raw_value(uid), str) for uid in found.launched_for
     )
     _require(are_texts, where, name, launched_for=("a tuple of texts", found.launched_for))
 
@@ -126,7 +126,10 @@ def check_description(instance: LaunchedInstance, *, where: str) -> None:
         capacity_type=("reserved, spot or on-demand", instance.capacity_type),
     )
     _require(
-        isinstance(_raw(instance.image_id), str), where, name, image_id=(_TEXT, instance.image_id)
+        isinstance(raw_value(instance.image_id), str),
+        where,
+        name,
+        image_id=(_TEXT, instance.image_id),
     )
     for field in ("capacity", "allocatable"):
         if problem := amounts_problem(getattr(instance, field), field):
@@ -141,7 +144,7 @@ def check_resolution(resolution: NodeClassResolution, *, where: str) -> NodeClas
     """
     name = "NodeClassResolution"
     conditions = _tuple_of(Condition, resolution.conditions, f"{where}: {name}: conditions")
-    status = _raw(resolution.status)
+    status = raw_value(resolution.status)
     _require(isinstance(status, Mapping), where, name, status=("a mapping", status))
     for key in cast("Mapping[object, object]", status):
         if not isinstance(key, str):
@@ -149,7 +152,7 @@ def check_resolution(resolution: NodeClassResolution, *, where: str) -> NodeClas
                 f"{where}: {name}: status must be a mapping with texts as keys, not one with "
                 f"{value_text(key)}"
             )
-    after = _raw(resolution.retry_after)
+    after = raw_value(resolution.retry_after)
     is_duration = after is None or isinstance(after, timedelta)
     _require(is_duration, where, name, retry_after=("a timedelta", after))
     if conditions is resolution.conditions:
@@ -175,7 +178,7 @@ def check_gate(gate: RegistrationGate | RegistrationRefusal | None, *, where: st
     match gate:
         case RegistrationGate():
             _require_text(where, "RegistrationGate", name=gate.name)
-            is_duration = isinstance(_raw(gate.retry_after), timedelta)
+            is_duration = isinstance(raw_value(gate.retry_after), timedelta)
             wanted = ("a timedelta", gate.retry_after)
             _require(is_duration, where, "RegistrationGate", retry_after=wanted)
         case RegistrationRefusal():
@@ -188,8 +191,8 @@ def checked_drift(outcome: DriftOutcome, *, where: str) -> DriftOutcome:
     """Return the outcome, or an error if its reason cannot be that of a condition."""
     if not isinstance(outcome, DriftFinding):
         return outcome
-    reason = _raw(outcome.reason)
-    if isinstance(reason, str) and _REASON.fullmatch(reason):
+    reason = raw_value(outcome.reason)
+    if isinstance(reason, str) and is_condition_reason(reason):
         return outcome
     return CloudProviderError(
         f"{where}: DriftFinding: reason must be in CamelCase, not {value_text(reason)}"
@@ -228,8 +231,3 @@ def _tuple_of(wanted: type[T], values: object, where: str) -> tuple[T, ...]:
                 f"{where} must be a tuple of {wanted.__name__}, not one with {value_text(item)}"
             )
     return cast("tuple[T, ...]", items)
-
-
-def _raw(value: object) -> object:
-    """Return a value without its declared type, for checks of its real type."""
-    return value

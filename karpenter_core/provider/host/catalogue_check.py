@@ -32,7 +32,7 @@ from karpenter_core.api.labels import (
 from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
 from karpenter_core.api.quantities import LARGEST_AMOUNT
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.value_text import value_text
+from karpenter_core.provider.value_text import raw_value, value_text
 from karpenter_core.scheduling.instance_types import InstanceType, Offering, Overhead
 from karpenter_core.scheduling.requirements import Requirements
 
@@ -95,7 +95,7 @@ def check_catalogue(instance_types: Sequence[InstanceType], *, plugin: str) -> N
     seen: set[str] = set()
     for number, it in enumerate(instance_types, start=1):
         name = it.name
-        if not isinstance(_raw(name), str) or not name:
+        if not isinstance(raw_value(name), str) or not name:
             raise CloudProviderError(
                 f'plug-in "{plugin}": {_LISTING}: the {_ordinal(number)} instance type has the '
                 f"name {name!r}; it must be a string that is not empty"
@@ -139,20 +139,20 @@ class _CatalogueRun:
 
     def instance_type(self, it: InstanceType) -> None:
         """Check one type, its amounts first."""
-        if not isinstance(_raw(it.requirements), Requirements):
+        if not isinstance(raw_value(it.requirements), Requirements):
             raise _InvalidValue(
                 f"requirements must be Requirements, not {_value_text(it.requirements)}"
             )
         _check_labels(it.requirements)
         _check_node_amounts(it)
-        devices = _raw(it.devices)
+        devices = raw_value(it.devices)
         if devices is not None and not isinstance(devices, InstanceDevices):
             raise _InvalidValue(f"devices must be InstanceDevices, not {_value_text(it.devices)}")
-        if not isinstance(_raw(it.offerings), tuple):
+        if not isinstance(raw_value(it.offerings), tuple):
             raise _InvalidValue(f"offerings must be a tuple, not {_value_text(it.offerings)}")
         allowed: set[tuple[str, str]] = set()
         for offering in it.offerings:
-            if not isinstance(_raw(offering), Offering):
+            if not isinstance(raw_value(offering), Offering):
                 raise _InvalidValue(f"offerings must hold Offerings, not {_value_text(offering)}")
             place = self._checked(offering)
             if place not in allowed:
@@ -176,7 +176,7 @@ class _CatalogueRun:
 def _check_labels(requirements: Requirements) -> None:
     for requirement in requirements.values():
         if not _TEXT.issuperset(map(type, requirement.values)):
-            odd = next(v for v in requirement.values if not isinstance(_raw(v), str))
+            odd = next(v for v in requirement.values if not isinstance(raw_value(v), str))
             raise _InvalidValue(
                 f"requirements: {requirement.key} must have strings as values, not {odd!r}"
             )
@@ -193,7 +193,7 @@ def _check_node_amounts(it: InstanceType) -> None:
                 "for any instance"
             )
     overhead = it.overhead
-    if not isinstance(_raw(overhead), Overhead):
+    if not isinstance(raw_value(overhead), Overhead):
         raise _InvalidValue(f"overhead must be an Overhead, not {_value_text(overhead)}")
     _check_amounts(overhead.kube_reserved, "overhead.kube_reserved")
     _check_amounts(overhead.system_reserved, "overhead.system_reserved")
@@ -235,7 +235,7 @@ def _check_price(price: object) -> None:
         raise _InvalidValue(f"price.amount must be a finite number, not {amount!r}")
     if amount < 0:
         raise _InvalidValue(f"price.amount must not be negative, not {amount!r}")
-    currency = _raw(price.currency)
+    currency = raw_value(price.currency)
     if not isinstance(currency, str) or not _CURRENCY.fullmatch(currency):
         raise _InvalidValue(f"price.currency must be three capital letters, not {currency!r}")
 
@@ -281,7 +281,7 @@ def _check_amount(amount: object, field: str, unit: str) -> None:
 def _zone_and_capacity_type(offering: Offering) -> tuple[str, str]:
     """Return the zone and capacity type of an offering after checking them."""
     requirements = offering.requirements
-    if not isinstance(_raw(requirements), Requirements):
+    if not isinstance(raw_value(requirements), Requirements):
         raise _InvalidValue(f"requirements must be Requirements, not {_value_text(requirements)}")
     zone, kind = _one_value(requirements, ZONE), _one_value(requirements, CAPACITY_TYPE)
     if len(requirements) > len((ZONE, CAPACITY_TYPE)):
@@ -311,11 +311,6 @@ def _is_resource(name: object) -> bool:
     )
 
 
-def _raw(value: object) -> object:
-    """Return a value without its declared type, for checks of its real type."""
-    return value
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -328,7 +323,7 @@ def _value_text(value: object) -> str:
 def _offering_text(offering: Offering) -> str:
     """Name an offering, as far as its values permit."""
     requirements = offering.requirements
-    if not isinstance(_raw(requirements), Requirements):
+    if not isinstance(raw_value(requirements), Requirements):
         return "an offering"
     kind, zone = (_any(requirements, key) for key in (CAPACITY_TYPE, ZONE))
     return f"offering {kind} in {zone}"

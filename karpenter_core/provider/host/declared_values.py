@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.provider.contract import BatchLimits, ObjectRead, RepairPolicy
-from karpenter_core.provider.value_text import value_text
+from karpenter_core.provider.value_text import raw_value, value_text
 
 if TYPE_CHECKING:
     from karpenter_core.provider.contract import (
@@ -32,10 +32,10 @@ _SHORTEST_PERIOD: Final = timedelta(seconds=1)
 
 def task_problem(task: PeriodicTask) -> str:
     """Return the error of a task; empty if it can be run."""
-    name = _raw(task.name)
+    name = raw_value(task.name)
     if not isinstance(name, str) or not name:
         return f"a task must have a name, not {value_text(name)}"
-    period = _raw(task.period)
+    period = raw_value(task.period)
     if not isinstance(period, timedelta) or period < _SHORTEST_PERIOD:
         return f"the period of the task {name} must be a timedelta of a second or more, not {value_text(period)}"
     return "" if callable(task.run) else f"run of the task {name} must be a function"
@@ -70,7 +70,7 @@ def setting_problem(spec: SettingSpec) -> str:
         value: object = getattr(spec, field)
         if not isinstance(value, str) or not pattern.fullmatch(value):
             return f"{field} of a setting must be like {example}, not {value_text(value)}"
-    default = _raw(spec.default)
+    default = raw_value(spec.default)
     if not isinstance(default, str | float | int | timedelta):
         return (
             f"the default of {spec.flag} must be a text, a number, True, False or a timedelta, not "
@@ -81,7 +81,7 @@ def setting_problem(spec: SettingSpec) -> str:
 
 def info_problem(info: ProviderInfo) -> str:
     """Return the error of a provider's description; empty if there is none."""
-    count = _raw(info.max_instance_types)
+    count = raw_value(info.max_instance_types)
     if not isinstance(count, int) or count < 1:
         return f"max_instance_types must be a whole number above zero, not {value_text(count)}"
     for hook, limits in info.batch_limits.items():
@@ -98,7 +98,7 @@ def info_problem(info: ProviderInfo) -> str:
 
 def _policy_problem(info: ProviderInfo) -> str:
     for policy in info.repair_policies:
-        after = _raw(policy.toleration)
+        after = raw_value(policy.toleration)
         if not isinstance(after, timedelta):
             return f"toleration of a RepairPolicy must be a timedelta, not {value_text(after)}"
     return ""
@@ -112,17 +112,12 @@ def _model_problem(info: ProviderInfo) -> str:
 
 
 def _limits_problem(limits: BatchLimits) -> str:
-    if not isinstance(_raw(limits), BatchLimits):
+    if not isinstance(raw_value(limits), BatchLimits):
         return f" must be BatchLimits, not {value_text(limits)}"
     for name in ("idle", "maximum", "timeout"):
         value: object = getattr(limits, name)
         if not isinstance(value, timedelta):
             return f".{name} must be a timedelta, not {value_text(value)}"
-    if not isinstance(_raw(limits.size), int) or limits.size < 1:
+    if not isinstance(raw_value(limits.size), int) or limits.size < 1:
         return f".size must be above zero, not {value_text(limits.size)}"
     return ""
-
-
-def _raw(value: object) -> object:
-    """Return a value without its declared type, for checks of its real type."""
-    return value
