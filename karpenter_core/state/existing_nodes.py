@@ -302,7 +302,7 @@ class ExistingNodeBuilder:
                 name: max(amount - state_node.daemon_requests.get(name, 0), 0)
                 for name, amount in daemons.items()
             }
-            # A daemon's request for a device that this node lacks does not make it overdrawn.
+            still_to_come = _of_present(still_to_come, state_node.allocatable)
             free = subtract(subtract(state_node.allocatable, state_node.requests), still_to_come)
             return _without_nodes(state_node.capacity), free, None
         return self._free_resources_of_claim(state_node, state_node.claim)
@@ -335,13 +335,16 @@ class ExistingNodeBuilder:
         free = element_min(
             _less(
                 it.allocatable(),
-                merge(
-                    item.pod.shape.requests
-                    for item in tolerating
-                    if any(
-                        it.requirements.intersects(term.requirements)
-                        for term in item.terms_of_new_nodes
-                    )
+                _of_present(
+                    merge(
+                        item.pod.shape.requests
+                        for item in tolerating
+                        if any(
+                            it.requirements.intersects(term.requirements)
+                            for term in item.terms_of_new_nodes
+                        )
+                    ),
+                    it.capacity,
                 ),
             )
             for it in types
@@ -389,6 +392,11 @@ def _terms(
         if labels is not None:
             met.append((term.match_fields, labels))
     return tuple(met)
+
+
+def _of_present(requests: Resources, present: Resources) -> dict[str, int]:
+    """Return what daemons request without devices that a node lacks: it is not overdrawn by them."""
+    return {name: amount for name, amount in requests.items() if present.get(name, 0) > 0}
 
 
 def _less(amounts: Resources, subtracted: Resources) -> dict[str, int]:

@@ -558,6 +558,21 @@ class TestExistingCapacity:
         assert available["cpu"] == 3000
         assert all(amount >= 0 for amount in available.values())
 
+    @pytest.mark.parametrize("devices", [{}, {"fake.com/fpga": "0"}])
+    def test_a_device_that_a_new_node_lacks_or_has_lost_does_not_close_it_for_pods(self, devices):
+        """Every pass would launch another node for the same pods."""
+        lacking = node_and_claim(
+            "web", capacity={"cpu": "4", "memory": "8Gi", "pods": "10", **devices}
+        )
+        launching = node_claim("new", requirements=[listing("m-4x")], requests={"cpu": "1"})
+        without = ask(synced_state(POOL, *lacking, launching)).problem.nodes
+        daemon = daemon_set(cpu="1", requests={"fake.com/fpga": "1"})
+        nodes = ask(synced_state(POOL, *lacking, launching, daemon)).problem.nodes
+        for before, after in zip(without, nodes, strict=True):
+            assert before.available["cpu"] - after.available["cpu"] == 1000
+            assert all(amount >= 0 for amount in after.available.values())
+        assert len(nodes) == 2
+
     def test_the_newest_daemon_pod_gives_requests_and_the_template_its_placement(self):
         """Cases 146 and 153."""
         template = pod_shape(

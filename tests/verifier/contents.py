@@ -126,7 +126,11 @@ def _of_the_pool(problem, pool, labels):
 def _overfull(problem, pods, variant, taints):
     used = {}
     for daemon in _daemons_on(problem, variant.labels, taints):
-        add(used, requests(daemon.shape))
+        # One that requests a device that the node lacks waits there, and keeps no pod off.
+        present = {
+            n: a for n, a in requests(daemon.shape).items() if variant.capacity.get(n, 0) > 0
+        }
+        add(used, present)
     for pod in pods:
         add(used, requests(pod.shape))
     yield from over(used, variant.room)

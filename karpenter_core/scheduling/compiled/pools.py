@@ -167,13 +167,16 @@ class CompiledPool:
         return bits
 
     def daemon_overhead(self, resource: str) -> Amounts:
-        """Return how much of a resource daemons take: rows."""
+        """Return how much of a resource daemons take: rows.
+
+        A daemon takes nothing of a device that a row lacks: it waits there, and keeps no pod off.
+        """
         total = np.zeros(self.catalogue.size, dtype=np.int64)
         for daemon, bits in self.daemons:
             amount = daemon.requests.get(resource, 0)
             if amount:
                 total += amount * self.catalogue.mask(bits)
-        return total
+        return np.where(self.catalogue.capacity(resource) > 0, total, 0)
 
     def free(self, resources: Sequence[str]) -> Amounts:
         """Return what pods may use: resources x rows."""
