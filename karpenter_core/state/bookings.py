@@ -277,7 +277,10 @@ def _shape(snapshot: Snapshot, request: ProvisioningRequest, index: int) -> PodS
         name=request.name,
         uid=request.uid,
     )
-    return msgspec.structs.replace(template.template, virtual_source=source)
+    shape = template.template
+    # The claims of ephemeral volumes are created with the pods, so none of them exists yet.
+    lasting = tuple(volume for volume in shape.volumes if not volume.ephemeral)
+    return msgspec.structs.replace(shape, volumes=lasting, virtual_source=source)
 
 
 def _pod(request: ProvisioningRequest, shape: PodShape, index: int, number: int) -> PodView:

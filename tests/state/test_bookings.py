@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.api.conditions import READY
+from karpenter_core.api.records import VolumeView
+from karpenter_core.api.storage_records import PersistentVolumeClaimView, StorageClassView
 from karpenter_core.disruption.blocked_nodes import BlockedNode, DisruptionObstacle
 from karpenter_core.disruption.candidates import evaluate_nodes
 from karpenter_core.lifecycle.nodepool.status import with_condition
@@ -213,6 +216,30 @@ def test_the_problem_of_a_gang_has_its_pods_and_no_others():
     assert [each.name for each in asked.problem.pods] == ["job-0-0", "job-0-1", "job-1-0"]
     assert all(each.is_virtual for each in asked.problem.pods)
     assert len({id(each.shape) for each in asked.problem.pods}) == 2
+
+
+def test_a_gang_is_planned_without_its_ephemeral_volumes_whose_claims_come_with_its_pods():
+    """It would wait for claims that wait for it."""
+    shape = template().template
+    volumes = (
+        VolumeView(name="scratch", ephemeral=True, storage_class="fast"),
+        VolumeView(name="data", claim_name="data"),
+    )
+    workers = msgspec.structs.replace(
+        template(), template=msgspec.structs.replace(shape, volumes=volumes)
+    )
+    data = PersistentVolumeClaimView(
+        uid="uid-data", namespace="default", name="data", storage_class="fast"
+    )
+    fast = StorageClassView(uid="uid-fast", name="fast", provisioner="disks")
+    snapshot = synced_state(workers, request(2), data, fast).snapshot()
+    gang = request_pods(snapshot, snapshot.provisioning_requests["default/job"])
+    asked = build_provisioning_input(snapshot, now=EPOCH, problem_settings=SERVING, gang=gang)
+    assert [each.name for each in asked.problem.pods] == ["job-0-0", "job-0-1"]
+    assert asked.ignored == ()
+    assert {
+        claim for each in asked.problem.volumes.values() for claim in each.attached["disks"]
+    } == {"default/data"}
 
 
 def test_pods_of_a_request_are_unknown_while_a_template_is_missing():
