@@ -5,14 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.conditions import TRUE
 from karpenter_core.api.judgements import describe_failure, failure_message
-from karpenter_core.api.provisioning_request import consumed_request
+from karpenter_core.api.provisioning_request import (
+    BOOKING_EXPIRED,
+    CAPACITY_REVOKED,
+    FAILED,
+    consumed_request,
+)
 from karpenter_core.scheduling.pod_selectors import opts_out
 from karpenter_core.state.expendable_pods import expendable_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from karpenter_core.api.provisioning_request import ProvisioningRequest
     from karpenter_core.api.records import PodShape, PodView
     from karpenter_core.state.pod_volumes import PodVolumeReader
 
@@ -26,6 +33,13 @@ __all__ = [
 
 PROVISIONING_STEP: Final = "scheduling"
 """The step that reports of objects that were set aside name."""
+
+_ENDS: Final = (
+    (FAILED, "has failed"),
+    (CAPACITY_REVOKED, "has lost its capacity"),
+    (BOOKING_EXPIRED, "books no capacity any more"),
+)
+"""The conditions that end a ProvisioningRequest, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +58,12 @@ class IgnoredPod:
 
 
 def split_consuming(
-    waiting: Mapping[str, PodView],
+    waiting: Mapping[str, PodView], requests: Mapping[str, ProvisioningRequest]
 ) -> tuple[dict[str, PodView], list[IgnoredPod]]:
-    """Split off the pods for which a ProvisioningRequest provides the capacity."""
+    """Split off the pods for which a ProvisioningRequest provides the capacity.
+
+    Their scheduling fails, and is reported, if the request provides nothing, or nothing any more.
+    """
     others: dict[str, PodView] = {}
     consuming: list[IgnoredPod] = []
     for uid, pod in waiting.items():
@@ -54,9 +71,27 @@ def split_consuming(
         if not name:
             others[uid] = pod
             continue
-        reason = f"ProvisioningRequest {pod.namespace}/{name} provides the capacity of the pod"
-        consuming.append(IgnoredPod(pod=pod, reason=reason, silent=True))
+        key = f"{pod.namespace}/{name}"
+        problem = _problem_of_request(requests.get(key))
+        reason = f"ProvisioningRequest {key} provides the capacity of the pod"
+        if problem:
+            reason = (
+                f"ProvisioningRequest {key}, which is to provide the capacity of the pod, {problem}; "
+                "no node is launched for the pod"
+            )
+        consuming.append(IgnoredPod(pod=pod, reason=reason, silent=not problem))
     return others, consuming
+
+
+def _problem_of_request(request: ProvisioningRequest | None) -> str:
+    """Return why a request provides no capacity, now or later; empty if it does or may."""
+    if request is None:
+        return "does not exist"
+    for condition_type, problem in _ENDS:
+        condition = request.condition(condition_type)
+        if condition is not None and condition.status == TRUE:
+            return f"{problem}: {condition.message}" if condition.message else problem
+    return ""
 
 
 def split_ignored(

@@ -147,7 +147,7 @@ def build_provisioning_input(
     waiting = {**snapshot.pending_pods, **list_foreseen_pods(snapshot), **stranded}
     consuming: list[IgnoredPod] = []
     if problem_settings.serves_requests:
-        waiting, consuming = split_consuming(waiting)
+        waiting, consuming = split_consuming(waiting, snapshot.provisioning_requests)
     cutoff = problem_settings.priority_cutoff
     classes: Mapping[str, str] = {}
     if not problem_settings.ignores_devices:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from karpenter_core.api.storage_records import PersistentVolumeClaimView, Storag
 from karpenter_core.disruption.blocked_nodes import BlockedNode, DisruptionObstacle
 from karpenter_core.disruption.candidates import evaluate_nodes
 from karpenter_core.lifecycle.nodepool.status import with_condition
+from karpenter_core.lifecycle.provisioning_request.status import with_failure
 from karpenter_core.state.bookings import booked_nodes, bookings, launching_nodes, request_pods
 from karpenter_core.state.gang_places import format_pods, parse_places, parse_pods, places_details
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
@@ -198,15 +200,52 @@ def test_while_an_attempt_runs_its_places_on_existing_nodes_are_reserved():
     assert free["other"] - free["old"] == 2000
 
 
-def test_consuming_pods_are_ignored_silently_if_requests_are_served():
-    snapshot = snapshot_of(consumer("early"), pod("plain"))
-    asked = build_provisioning_input(snapshot, now=EPOCH, problem_settings=SERVING)
+def ignored_consumer(*objects):
+    asked = build_provisioning_input(
+        snapshot_of(consumer("early"), pod("plain"), *objects), now=EPOCH, problem_settings=SERVING
+    )
     assert [each.name for each in asked.problem.pods] == ["plain"]
     (ignored,) = asked.ignored
+    return ignored
+
+
+@pytest.mark.parametrize(
+    "conditions", [{}, {"Accepted": "True"}, {"Provisioned": "False"}, PROVISIONED]
+)
+def test_consuming_pods_are_ignored_silently_if_requests_are_served(conditions):
+    ignored = ignored_consumer(request(2, conditions=conditions))
     assert ignored.silent
-    assert "ProvisioningRequest default/job" in ignored.reason
-    off = build_provisioning_input(snapshot, now=EPOCH)
+    assert ignored.reason == "ProvisioningRequest default/job provides the capacity of the pod"
+    off = build_provisioning_input(snapshot_of(consumer("early"), pod("plain")), now=EPOCH)
     assert {each.name for each in off.problem.pods} == {"plain", "early"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "problem"),
+    [
+        (None, "does not exist"),
+        ({"Failed": "True"}, "has failed"),
+        ({**PROVISIONED, "BookingExpired": "True"}, "books no capacity any more"),
+        ({**PROVISIONED, "CapacityRevoked": "True"}, "has lost its capacity"),
+    ],
+)
+def test_a_pod_is_told_that_its_request_provides_nothing(conditions, problem):
+    """Nothing else would say why it is pending, and it stays so until somebody acts."""
+    found = () if conditions is None else (request(2, conditions=conditions),)
+    ignored = ignored_consumer(*found)
+    assert not ignored.silent
+    assert ignored.reason.startswith("ProvisioningRequest default/job, ")
+    assert problem in ignored.reason
+    assert ignored.reason.endswith("; no node is launched for the pod")
+
+
+def test_the_reason_of_a_pod_has_the_message_of_the_condition_that_ended_its_request():
+    failed = with_failure(request(2), "No capacity", reason="Expired", now=EPOCH)
+    assert "the pod, has failed: No capacity; no node" in ignored_consumer(failed).reason
+    assert (
+        "the pod, has failed; no node"
+        in ignored_consumer(request(2, conditions={"Failed": "True"})).reason
+    )
 
 
 def test_the_problem_of_a_gang_has_its_pods_and_no_others():
