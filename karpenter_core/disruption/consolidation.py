@@ -22,7 +22,6 @@ from karpenter_core.disruption.command import Command, command_evidence
 from karpenter_core.disruption.pricing import ReplacementRefusedError
 from karpenter_core.disruption.savings_floors import minimum_savings
 from karpenter_core.disruption.savings_order import SavingsOrder
-from karpenter_core.disruption.simulation import unplaced_pods_message
 from karpenter_core.scheduling.whatif.what_if import WhatIfOutcome
 
 if TYPE_CHECKING:
@@ -211,7 +210,7 @@ def evaluate_move(
     floor = _floor_text(least, disruption_pass.prices)
     verdict = disruption_pass.simulation.evaluate(chosen, max_claims=max_claims, below_price=below)
     if verdict.outcome is WhatIfOutcome.LEFT:
-        text = unplaced_pods_message(verdict)
+        text = disruption_pass.simulation.unplaced_pods(verdict)
         return MoveRefusal(text[:1].upper() + text[1:])
     if verdict.outcome is WhatIfOutcome.TOO_MANY:
         return MoveRefusal(f"Can't remove without creating more than {max_claims} candidates")

@@ -23,7 +23,6 @@ from karpenter_core.disruption.consolidation import (
     individually_within_budget,
 )
 from karpenter_core.disruption.method import MethodPlan
-from karpenter_core.disruption.simulation import unplaced_pods_message
 from karpenter_core.disruption.validation import ValidationVerdict
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class DriftMethod:
             yield 10
             unready = disruption_pass.simulation.unready_destination(verdict)
             if not verdict.is_possible or unready:
-                text = unready or unplaced_pods_message(verdict)
+                text = unready or disruption_pass.simulation.unplaced_pods(verdict)
                 notices += state_node_notices(
                     candidate.state_node, reason="DisruptionBlocked", message=text
                 )

@@ -280,7 +280,7 @@ def _candidate(node: ReplaceableNode, currency: str) -> DecisionCandidate:
 
 
 def _volumes_of(pods: Iterable[PodView], volumes: PodVolumeReader) -> dict[str, PodVolumes]:
-    found = {pod.uid: volumes.pod_volumes(pod) for pod in pods}
+    found = {pod.uid: volumes.volumes_to_move(pod) for pod in pods}
     return {uid: asked for uid, asked in found.items() if asked is not None}
 
 

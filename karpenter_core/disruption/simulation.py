@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import compress
 from math import inf
-from operator import not_
+from operator import attrgetter, not_
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.conditions import is_true
@@ -22,11 +22,13 @@ from karpenter_core.scheduling.isolation import isolate_steps
 from karpenter_core.scheduling.problem import ReservationPolicy
 from karpenter_core.scheduling.whatif.what_if import WhatIf
 from karpenter_core.state.disruption_problem import build_disruption_problem
+from karpenter_core.state.pod_volumes import PodVolumeReader
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Mapping
+    from collections.abc import Callable, Collection, Generator, Iterable, Mapping
     from datetime import datetime, timedelta
 
+    from karpenter_core.api.records import PodView
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.scheduling.problem import SchedulingProblem, SolveOptions
     from karpenter_core.scheduling.whatif.homeless_pods import SinglePrices
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
     from karpenter_core.state.provisioning_input import ProblemSettings
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["DisruptionSimulation", "unplaced_pods_message"]
+__all__ = ["DisruptionSimulation"]
 
 SIMULATION_STEP: Final = "disruption"
 """The step that reports of nodes which cannot be evaluated name."""
 
 _NAMED_PODS: Final = 5  # upstream's number
+_NO_PLACE: Final = "no place on any node, nor on one that could be made"
+_KEY: Final[Callable[[PodView], str]] = attrgetter("key")
 
 
 @final
@@ -239,6 +243,23 @@ class DisruptionSimulation:
                 return f"would schedule against uninitialized {_both_names(state_node)}"
         return ""
 
+    def unplaced_pods(self, verdict: WhatIfVerdict) -> str:
+        """Return a message naming the first five pods that would find no place."""
+        volumes = PodVolumeReader(
+            self._snapshot,
+            aliases=self._problem_settings.aliases,
+            value_aliases=self._problem_settings.value_aliases,
+            unsupported=self._problem_settings.unsupported_volumes,
+        )
+        pods = sorted(verdict.left, key=_KEY)
+        text = ", ".join(
+            f"{pod.key} => {volumes.error_of_move(pod) or _NO_PLACE}" for pod in pods[:_NAMED_PODS]
+        )
+        more = len(pods) - _NAMED_PODS
+        if more > 0:
+            text += f" and {more} other(s)"
+        return f"not all pods would schedule, {text}" if pods else "not all pods would schedule"
+
     def _unsettled(self) -> list[str]:
         """Return the nodes that are still inside their pool's `consolidateAfter`."""
         state_nodes = self._snapshot.state_nodes
@@ -266,19 +287,6 @@ def _placement_steps(whatif: WhatIf) -> Generator[int, None, None]:
     yield from whatif.refresh_steps()
     whatif.settle()
     yield 5
-
-
-def unplaced_pods_message(verdict: WhatIfVerdict) -> str:
-    """Return a message naming the first five pods that would find no place."""
-    keys = sorted(pod.key for pod in verdict.left)
-    text = ", ".join(
-        f"{key} => no place on any node, nor on one that could be made"
-        for key in keys[:_NAMED_PODS]
-    )
-    more = len(keys) - _NAMED_PODS
-    if more > 0:
-        text += f" and {more} other(s)"
-    return f"not all pods would schedule, {text}" if keys else "not all pods would schedule"
 
 
 def _names(candidates: Iterable[Candidate]) -> tuple[str, ...]:

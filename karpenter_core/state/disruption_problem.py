@@ -135,7 +135,7 @@ def _movable_pods(
             if budgets.is_reschedulable_now(pod, now)
             and (cutoff is None or not expendable_reason(pod.shape, cutoff))
         ]
-        asked = {pod.uid: volumes.pod_volumes(pod) for pod in moving if pod.shape.volumes}
+        asked = {pod.uid: volumes.volumes_to_move(pod) for pod in moving if pod.shape.volumes}
         return MovablePods(
             uids=frozenset([pod.uid for pod in moving]),
             volumes={uid: found for uid, found in asked.items() if found is not None},

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from karpenter_core.api.labels import HOSTNAME
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.problem import PodVolumes
-from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.state.static_volumes import NO_PROVISIONER, StaticVolumeFinder
 
 if TYPE_CHECKING:
@@ -135,6 +135,26 @@ class PodVolumeReader:
                 else None
             )
         return self._read[keys]
+
+    def volumes_to_move(self, pod: PodView) -> PodVolumes | None:
+        """Return what a bound pod's volumes require of another node; None for nothing.
+
+        A pod whose claim could not be used again goes on where it is, and would not start elsewhere:
+        no other node is right for it.
+        """
+        asked = self.pod_volumes(pod)
+        if not self.error_of_move(pod):
+            return asked
+        stay = Requirements((Requirement.of(HOSTNAME, "In", (pod.node_name,)),))
+        return PodVolumes(alternatives=(stay,), attached=asked.attached if asked else _NOTHING)
+
+    def error_of_move(self, pod: PodView) -> str:
+        """Return why a bound pod could not use its volumes on another node; empty when it could.
+
+        Ephemeral volumes do not matter: the pod that takes its place gets claims of its own.
+        """
+        lasting = (volume for volume in pod.shape.volumes if not volume.ephemeral)
+        return next(filter(None, (self._error(_claim_key(pod, volume)) for volume in lasting)), "")
 
     def attached_claims(self, pods: Iterable[PodView]) -> Mapping[str, frozenset[str]]:
         """Return the claims (`namespace/name`) that pods have attached together, by CSI driver."""

@@ -162,7 +162,7 @@ def build_provisioning_input(
     failed = FailedJudgements()
     predictions = RequestPredictions(snapshot, now)
     leaving = pods_on_leaving_nodes(snapshot, now, failed=failed, cutoff=cutoff)
-    candidates.extend(predictions.apply(pod) for pod in leaving)
+    candidates.extend(predictions.apply(pod) for pod in leaving if not volumes.error_of_move(pod))
     candidates.extend(pod for pods in snapshot.virtual_pods.values() for pod in pods)
     capacity = ExistingNodeBuilder(
         snapshot,

@@ -358,13 +358,13 @@ def test_a_move_is_refused_for_one_reason(monkeypatch, problem, text):
         "price_limits",
         lambda *_: consolidation.PriceLimits(1.0, least, 0.5),
     )
-    monkeypatch.setattr(consolidation, "unplaced_pods_message", lambda _verdict: "unplaced pods")
     monkeypatch.setattr(consolidation, "_replacements", lambda *_: ())
     monkeypatch.setattr(consolidation, "DisruptionMove", lambda **fields: fields)
     disruption_pass = SimpleNamespace(
         simulation=SimpleNamespace(
             evaluate=lambda *_, **__: verdict,
             unready_destination=lambda _verdict: "not ready" if problem == "unready" else "",
+            unplaced_pods=lambda _verdict: "unplaced pods",
         ),
         prices=SimpleNamespace(
             currency="USD",

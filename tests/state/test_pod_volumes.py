@@ -374,6 +374,34 @@ class TestAlternatives:
         volumes = asked_volumes(question)
         assert (volumes.alternatives, volumes.attached) == ((zones("z1"),), {EBS: {"default/data"}})
 
+    @pytest.mark.parametrize(
+        "objects",
+        [[], [claim(phase="Lost", volume_name="pv")], [bound()], [claim(deletion_timestamp=EPOCH)]],
+        ids=["missing", "lost", "without its volume", "being deleted"],
+    )
+    def test_no_node_is_sought_for_a_leaving_pod_that_could_not_use_its_claim(self, objects):
+        """It will be pending, and is reported and planned then if its claim can be used again."""
+        builder = synced_state(
+            POOL,
+            *node_and_claim("web"),
+            pod("a", shape=mounting("data"), node_name="web"),
+            pod("b", node_name="web"),
+            *objects,
+        )
+        builder.apply_event(DeletionMarked(names=("web",), cause="drifted/1"))
+        question = build_provisioning_input(builder.snapshot(), now=EPOCH)
+        assert [each.name for each in question.problem.pods] == ["b"]
+
+    def test_a_leaving_pod_gets_new_claims_for_its_ephemeral_volumes(self):
+        builder = synced_state(
+            POOL,
+            *node_and_claim("web"),
+            pod("a", shape=mounting("scratch", ephemeral=True), node_name="web"),
+        )
+        builder.apply_event(DeletionMarked(names=("web",), cause="drifted/1"))
+        question = build_provisioning_input(builder.snapshot(), now=EPOCH)
+        assert [each.name for each in question.problem.pods] == ["a"]
+
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 GIB = 2**30
