@@ -273,6 +273,8 @@ class PodShape(Record, frozen=True, kw_only=True, eq=False, weakref=True):
     owner_kind: str = ""
     owner_controls: bool = True
     """Whether that owner controls the pods; meaningless without an owner."""
+    is_pinned: bool = False
+    """Whether a DaemonSet of another API group than Kubernetes' has pinned each pod to its node."""
     virtual_source: VirtualSource | None = None
     """The object for which the pods exist in simulations only; None for real pods."""
 
@@ -341,8 +343,11 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_daemon(self) -> bool:
-        """Whether an apps/v1 DaemonSet owns the pod."""
-        return self.shape.owner_kind == "DaemonSet" and self.shape.owner_api_version == "apps/v1"
+        """Whether an apps/v1 DaemonSet owns the pod, or another one has pinned it to its node."""
+        shape = self.shape
+        return shape.owner_kind == "DaemonSet" and (
+            shape.owner_api_version == "apps/v1" or shape.is_pinned
+        )
 
     @property
     def is_mirror(self) -> bool:

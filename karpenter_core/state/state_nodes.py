@@ -99,7 +99,9 @@ def join_state_node(
         allocatable=allocatable,
         pods=pods,
         requests=total_requests(pods),
-        daemon_requests=total_requests(pod for pod in pods if pod.is_daemon),
+        daemon_requests=total_requests(
+            pod for pod in pods if pod.is_daemon and not pod.shape.is_pinned
+        ),
         pool=labels.get(NODE_POOL, ""),
         managed=claim is not None,
         registered=registered,

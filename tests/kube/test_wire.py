@@ -173,14 +173,15 @@ def test_a_resize_under_way_is_a_shape_of_its_own():
     assert resizing.shape.requests["cpu"] == 1000
 
 
-def test_daemon_pods_share_a_shape_across_nodes():
+@pytest.mark.parametrize("api_version", ["apps/v1", "apps.example.com/v1"])
+def test_daemon_pods_share_a_shape_across_nodes(api_version):
     """The field selector that pins each to its node is left out."""
 
     def daemon_pod(name):
         fields = [{"key": "metadata.name", "operator": "In", "values": [name]}]
         required = {"nodeSelectorTerms": [{"matchFields": fields}]}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1"}
+        owner = {"apiVersion": api_version, "kind": "DaemonSet", "name": "d", "uid": "1"}
         return changed(
             metadata__uid=name, metadata__ownerReferences=[owner], spec__affinity=affinity
         )

@@ -29,11 +29,32 @@ from karpenter_core.testing.state_builders import disruption_budget
 REPLICA_SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True}
 DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet"}
 STATEFUL_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
+OTHER_DAEMON_SET = {"apiVersion": "apps.example.com/v1", "kind": "DaemonSet", "controller": True}
 NODE = {"apiVersion": "v1", "kind": "Node"}
 
 
+def node_terms(*terms):
+    """An affinity of which each term names a node, has an expression, or both."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": ["web"]}]
+    expressions = [{"key": "arch", "operator": "Exists"}]
+    parts = {"named": {"matchFields": fields}, "other": {"matchExpressions": expressions}}
+    built = [{k: v for name in term for k, v in parts[name].items()} for term in terms]
+    required = {"nodeSelectorTerms": built}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+PINNED = node_terms(["named"])
+
+
 def read(
-    *, owners=(REPLICA_SET,), node="", conditions=(), deleted=False, annotations=None, **status
+    *,
+    owners=(REPLICA_SET,),
+    node="",
+    conditions=(),
+    deleted=False,
+    annotations=None,
+    affinity=None,
+    **status,
 ):
     """A pod as the API server shows it."""
     meta = {
@@ -42,7 +63,7 @@ def read(
         **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {}),
         **({"annotations": annotations} if annotations else {}),
     }
-    spec = {"containers": [], **({"nodeName": node} if node else {})}
+    spec = {"containers": [], **({"nodeName": node} if node else {}), "affinity": affinity}
     return view_from_manifest(
         {
             "apiVersion": "v1",
@@ -78,6 +99,8 @@ GAVE_UP = scheduled("Unschedulable")
         (read(conditions=[GAVE_UP], owners=[DAEMON_SET]), False),
         (read(conditions=[GAVE_UP], owners=[REPLICA_SET, DAEMON_SET]), False),
         (read(conditions=[GAVE_UP], owners=[NODE]), False),
+        (read(conditions=[GAVE_UP], owners=[OTHER_DAEMON_SET]), True),
+        (read(conditions=[GAVE_UP], owners=[OTHER_DAEMON_SET], affinity=PINNED), False),
         (read(conditions=[GAVE_UP], deleted=True), False),
         (read(conditions=[GAVE_UP], phase="Failed"), False),
     ],
@@ -99,11 +122,34 @@ def test_a_pod_needs_a_node_once_marked_unschedulable(view, asks):
         (read(node="web", phase="Succeeded"), False),
         (read(node="web", owners=[DAEMON_SET]), False),
         (read(node="web", owners=[NODE]), False),
+        (read(node="web", owners=[OTHER_DAEMON_SET]), True),
+        (read(node="web", owners=[OTHER_DAEMON_SET], affinity=PINNED), False),
+        (read(node="web", affinity=PINNED), True),
     ],
 )
 def test_a_pod_is_rescheduled_when_active_or_recreated_by_its_set(view, comes_back):
     """Section 9.1 and case 289."""
     assert view.is_reschedulable is comes_back
+
+
+@pytest.mark.parametrize(
+    ("owner", "terms", "is_daemon"),
+    [
+        (DAEMON_SET, [], True),
+        (OTHER_DAEMON_SET, [["named"]], True),
+        (OTHER_DAEMON_SET, [["named", "other"], ["named"]], True),
+        (OTHER_DAEMON_SET, [["named"], ["other"]], False),
+        (OTHER_DAEMON_SET, [["other"]], False),
+        (OTHER_DAEMON_SET, [], False),
+        (STATEFUL_SET, [["named"]], False),
+    ],
+)
+def test_a_daemon_is_of_a_daemon_set_of_kubernetes_or_pinned_to_its_node_by_another(
+    owner, terms, is_daemon
+):
+    """Some controllers have DaemonSets of their own, and pin pods like Kubernetes' controller."""
+    affinity = node_terms(*terms) if terms else None
+    assert read(node="web", owners=[owner], affinity=affinity).is_daemon is is_daemon
 
 
 def running(*, ready=None, phase="Running", **options):

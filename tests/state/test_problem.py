@@ -421,6 +421,19 @@ class TestExistingCapacity:
         )
         assert ask(builder).problem.nodes[0].available["cpu"] == 1500
 
+    def test_a_pinned_pod_of_another_daemon_set_takes_no_room_of_daemons_to_come(self):
+        shape = pod_shape(cpu="1", owner_kind="DaemonSet")
+        foreign = msgspec.structs.replace(
+            shape, owner_api_version="apps.example.com/v1", is_pinned=True
+        )
+        builder = synced_state(
+            POOL,
+            *node_and_claim("web"),
+            daemon_set(shape=shape),
+            pod("other-1", shape=foreign, node_name="web"),
+        )
+        assert ask(builder).problem.nodes[0].available["cpu"] == 2000
+
     @pytest.mark.parametrize(
         ("options", "counts"),
         [

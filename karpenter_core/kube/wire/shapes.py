@@ -90,6 +90,7 @@ class PodShapeParts(msgspec.Struct, array_like=True, omit_defaults=True):
     resize_infeasible: bool = False
     owner_controls: bool = True
     resized_pod: RawHeldResources | None = None
+    is_pinned: bool = False
 
 
 class PodShapes:
@@ -115,7 +116,10 @@ class PodShapes:
         spec = parts.spec
         spec.volumes = [volume for volume in spec.volumes or () if _is_claim(volume)] or None
         if parts.owner_kind == "DaemonSet" and not is_template:
-            _forget_target_node(spec.affinity)
+            is_of_kubernetes = parts.owner_api_version == "apps/v1"
+            parts.is_pinned = not is_of_kubernetes and _names_node(spec.affinity)
+            if is_of_kubernetes or parts.is_pinned:
+                _forget_target_node(spec.affinity)
         key = self._encoder.encode(parts)
         shape = self._shapes.get(key)
         if shape is None:
@@ -148,6 +152,19 @@ def read_annotations(annotations: dict[str, str] | None) -> dict[str, str]:
 
 def _is_claim(volume: RawVolume) -> bool:
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None
+
+
+def _names_node(affinity: RawAffinity | None) -> bool:
+    """Tell whether every required term names the node, as controllers of DaemonSets write them."""
+    required = affinity.node_affinity.required if affinity and affinity.node_affinity else None
+    terms = (required.node_selector_terms if required else None) or ()
+    return bool(terms) and all(
+        any(
+            each.key == "metadata.name" and each.operator == "In"
+            for each in term.match_fields or ()
+        )
+        for term in terms
+    )
 
 
 def _forget_target_node(affinity: RawAffinity | None) -> None:
@@ -222,6 +239,7 @@ def _shape(parts: PodShapeParts, *, keeps_parts: bool) -> PodShape:
         owner_api_version=parts.owner_api_version,
         owner_kind=parts.owner_kind,
         owner_controls=parts.owner_controls,
+        is_pinned=parts.is_pinned,
     )
 
 
