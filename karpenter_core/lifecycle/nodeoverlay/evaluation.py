@@ -196,6 +196,9 @@ class _PoolGroup:
         self.pools: Final = list[str]()
         self._labels: Final = labels
         self._types: Final = instance_types
+        self._keys_of_types: Final = frozenset(
+            key for instance_type in instance_types for key in instance_type.requirements
+        )
         self._prices: Final = dict[str, dict[Requirements, _ParsedOverlay]]()
         self._fees: Final = dict[str, dict[Requirements, list[_ParsedOverlay]]]()
         self._capacity: Final = dict[str, dict[str, int]]()
@@ -206,6 +209,8 @@ class _PoolGroup:
 
     def selection(self, overlay: _ParsedOverlay, rules: LabelRules) -> list[_Selection]:
         """Return the instance types that an overlay selects, with their offerings."""
+        if not self._may_describe(overlay.requirements):
+            return []
         offered: dict[Requirements, bool] = {}
         selected: list[_Selection] = []
         for instance_type in self._types:
@@ -224,6 +229,17 @@ class _PoolGroup:
             if found:
                 selected.append(_Selection(instance_type.name, tuple(dict.fromkeys(found))))
         return selected
+
+    def _may_describe(self, asked: Requirements) -> bool:
+        """Tell whether these pools meet the requirements on labels that no instance type has.
+
+        Overlays of one pool are many where pools are, and there are a thousand instance types.
+        """
+        return all(
+            self._labels.compatible(Requirements((requirement,)))
+            for key, requirement in asked.items()
+            if key in self._labels and key not in self._keys_of_types
+        )
 
     def _describes(self, instance_type: InstanceType, asked: Requirements) -> bool:
         """Tell whether a node of this type in these pools meets all requirements."""
