@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
+from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import ALIASES, NODE_POOL
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.lifecycle.nodeoverlay.validation import node_fee, validate_overlay
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeoverlay import NodeOverlay
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.notices import ObjectRef
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.scheduling.problem import Catalogue
     from karpenter_core.state.snapshot import Snapshot
@@ -51,6 +53,9 @@ __all__ = [
     "in_order_of_weight",
     "listed_pools",
 ]
+
+EVALUATION_STEP: Final = "the evaluation of NodeOverlays"
+"""The step that errors of overlays which cannot be evaluated name."""
 
 
 class OverlayPool(NamedTuple):
@@ -95,34 +100,28 @@ def evaluate_overlays(
     """Return what overlays change in the catalogues of these pools.
 
     `rules` are the core's and the providers' rules on labels. A pool whose instance types could not
-    be listed is not among `pools`; it is evaluated when they are.
+    be listed is not among `pools`; it is evaluated when they are. An overlay with which the evaluation
+    fails is not applied: without an evaluation no pool would have a catalogue.
     """
     rules = rules or LabelRules()
+    failed = FailedJudgements()
     errors: dict[str, tuple[str, ...]] = {}
-    valid: list[_ParsedOverlay] = []
+    valid: dict[str, _ParsedOverlay] = {}
+    refs: dict[str, ObjectRef] = {}
     for overlay in in_order_of_weight(overlays):
-        problems = validate_overlay(overlay, rules=rules)
-        if problems:
-            errors[overlay.name] = problems
-        else:
-            valid.append(_parse(overlay, rules))
-    groups = _grouped(pools, valid)
+        refs[overlay.name] = overlay.ref
+        with failed.judging(overlay.ref, EVALUATION_STEP):
+            if problems := validate_overlay(overlay, rules=rules):
+                errors[overlay.name] = problems
+            else:
+                valid[overlay.name] = _parse(overlay, rules)
+    groups = _grouped(pools, tuple(valid.values()))
     conflicts: dict[str, str] = {}
-    for overlay in valid:
-        selections = [group.selection(overlay, rules) for group in groups.values()]
-        conflict = next(
-            (
-                found
-                for group, selected in zip(groups.values(), selections, strict=True)
-                if (found := group.conflict(overlay, selected))
-            ),
-            "",
-        )
-        if conflict:
-            conflicts[overlay.name] = conflict
-            continue
-        for group, selected in zip(groups.values(), selections, strict=True):
-            group.accept(overlay, selected)
+    for name, overlay in valid.items():
+        with failed.judging(refs[name], EVALUATION_STEP):
+            if conflict := _apply(overlay, tuple(groups.values()), rules):
+                conflicts[name] = conflict
+    errors.update({each.regarding.name: (each.message,) for each in failed.found})
     stored: dict[str, PoolOverlays] = {}
     for group in groups.values():
         stored.update(dict.fromkeys(group.pools, group.result()))
@@ -152,6 +151,17 @@ def _parse(overlay: NodeOverlay, rules: LabelRules) -> _ParsedOverlay:
         fee_per_hour=node_fee(overlay),
         capacity=parse_resources(spec.capacity),
     )
+
+
+def _apply(overlay: _ParsedOverlay, groups: Sequence[_PoolGroup], rules: LabelRules) -> str:
+    """Accept an overlay in all pools, or return its first conflict."""
+    selections = [group.selection(overlay, rules) for group in groups]
+    for group, selected in zip(groups, selections, strict=True):
+        if conflict := group.conflict(overlay, selected):
+            return conflict
+    for group, selected in zip(groups, selections, strict=True):
+        group.accept(overlay, selected)
+    return ""
 
 
 class _Selection(NamedTuple):
