@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+from karpenter_core.cli.standard_streams import open_missing_streams
 from karpenter_core.errors import KarpenterError
 
 __all__ = ["main"]
@@ -20,7 +21,9 @@ _INTERRUPTED = 130
 def main() -> None:
     """Run the program and end the process with its exit code."""
     command, *arguments = sys.argv[1:] or [""]
-    if command != "run" or {"--help", "-h"} & set(arguments):
+    is_controller = command == "run" and not {"--help", "-h"} & set(arguments)
+    open_missing_streams(discard_output=is_controller)
+    if not is_controller:
         from karpenter_core.cli.main import main as main_of_all
 
         return main_of_all()

@@ -7,6 +7,7 @@ command line names none of ours.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -74,14 +75,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not os.environ.get("COLUMNS", "1").strip("0"):
         del os.environ["COLUMNS"]  # rich would write nothing into a width of 0
     try:
-        build_app(line)(args=line)
+        try:
+            build_app(line)(args=line)
+        finally:
+            sys.stdout.flush()  # here, where its failure is an error of one line
     except KarpenterError as error:
         print(f"karpenter: {error}{remedy_of(error)}", file=sys.stderr)
         sys.exit(BAD_USE)
     except OSError as error:
-        where = "" if error.filename is None else f"{error.filename}: "
-        print(f"karpenter: {where}{error.strerror or error}", file=sys.stderr)
-        sys.exit(BAD_USE)
+        if error.errno != errno.EPIPE:
+            print(f"karpenter: {_text_of(error)}", file=sys.stderr)
+        sys.stdout = (
+            sys.stderr
+        )  # the end of the process flushes it again, and would report the error
+        # A reader that has seen enough is no error to tell of; click's exit code for it.
+        sys.exit(1 if error.errno == errno.EPIPE else BAD_USE)
+
+
+def _text_of(error: OSError) -> str:
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror or error}"
+    if error.errno == errno.EBADF:  # see standard_streams
+        return "the standard output is closed"
+    return error.strerror or str(error)
 
 
 def _show_version(asked: bool) -> None:
