@@ -136,12 +136,7 @@ def build_fresh_problem(
     `keep`, to which the caller adds nodes whose pods found no place. `problem` is that of a
     provisioning pass over the snapshot.
     """
-    volumes = PodVolumeReader(
-        snapshot,
-        aliases=problem_settings.aliases,
-        value_aliases=problem_settings.value_aliases,
-        unsupported=problem_settings.unsupported_volumes,
-    )
+    volumes = problem_settings.volume_reader(snapshot)
     predictions = RequestPredictions(snapshot, now)
     spread = DefaultSpread(snapshot, problem_settings.default_spread)
     budgets = PodBudgets(snapshot.disruption_budgets.values())

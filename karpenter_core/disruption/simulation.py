@@ -7,6 +7,7 @@ a what-if does not depend on the size of the cluster (`docs/design/whatif.md`).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from itertools import compress
 from math import inf
 from operator import attrgetter, not_
@@ -22,7 +23,6 @@ from karpenter_core.scheduling.isolation import isolate_steps
 from karpenter_core.scheduling.problem import ReservationPolicy
 from karpenter_core.scheduling.whatif.what_if import WhatIf
 from karpenter_core.state.disruption_problem import build_disruption_problem
-from karpenter_core.state.pod_volumes import PodVolumeReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Mapping
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.problem import SchedulingProblem, SolveOptions
     from karpenter_core.scheduling.whatif.homeless_pods import SinglePrices
     from karpenter_core.scheduling.whatif.what_if import WhatIfVerdict
+    from karpenter_core.state.pod_volumes import PodVolumeReader
     from karpenter_core.state.provisioning_input import ProblemSettings
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
@@ -245,20 +246,19 @@ class DisruptionSimulation:
 
     def unplaced_pods(self, verdict: WhatIfVerdict) -> str:
         """Return a message naming the first five pods that would find no place."""
-        volumes = PodVolumeReader(
-            self._snapshot,
-            aliases=self._problem_settings.aliases,
-            value_aliases=self._problem_settings.value_aliases,
-            unsupported=self._problem_settings.unsupported_volumes,
-        )
         pods = sorted(verdict.left, key=_KEY)
         text = ", ".join(
-            f"{pod.key} => {volumes.error_of_move(pod) or _NO_PLACE}" for pod in pods[:_NAMED_PODS]
+            f"{pod.key} => {self._volumes.error_of_move(pod) or _NO_PLACE}"
+            for pod in pods[:_NAMED_PODS]
         )
         more = len(pods) - _NAMED_PODS
         if more > 0:
             text += f" and {more} other(s)"
         return f"not all pods would schedule, {text}" if pods else "not all pods would schedule"
+
+    @cached_property
+    def _volumes(self) -> PodVolumeReader:
+        return self._problem_settings.volume_reader(self._snapshot)
 
     def _unsettled(self) -> list[str]:
         """Return the nodes that are still inside their pool's `consolidateAfter`."""

@@ -16,7 +16,6 @@ from karpenter_core.state.expendable_pods import expendable_reason
 from karpenter_core.state.node_memory import MovablePods, NodeMemory
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import may_be_protected
-from karpenter_core.state.pod_volumes import PodVolumeReader
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from karpenter_core.state.request_predictions import RequestPredictions
 from karpenter_core.state.state_nodes import state_node_ref
@@ -120,12 +119,7 @@ def _movable_pods(
 
     Expendable pods, of a priority below `cutoff`, are not movable; None: they are.
     """
-    volumes = PodVolumeReader(
-        snapshot,
-        aliases=problem_settings.aliases,
-        value_aliases=problem_settings.value_aliases,
-        unsupported=problem_settings.unsupported_volumes,
-    )
+    volumes = problem_settings.volume_reader(snapshot)
     budgets = PodBudgets(snapshot.disruption_budgets.values())
 
     def read(state_node: StateNode) -> MovablePods:

@@ -92,6 +92,15 @@ class ProblemSettings:
     """The lowest priority of pods for which nodes are launched (`state.expendable_pods`)."""
     ignores_devices: bool = True
 
+    def volume_reader(self, snapshot: Snapshot) -> PodVolumeReader:
+        """Return the reader of what volumes of a snapshot require of nodes."""
+        return PodVolumeReader(
+            snapshot,
+            aliases=self.aliases,
+            value_aliases=self.value_aliases,
+            unsupported=self.unsupported_volumes,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProvisioningInput:
@@ -137,12 +146,7 @@ def build_provisioning_input(
     problem_settings, memory = problem_settings or ProblemSettings(), memory or NodeMemory()
     well_known, aliases = problem_settings.well_known, problem_settings.aliases
     nomination_window = problem_settings.nomination_window
-    volumes = PodVolumeReader(
-        snapshot,
-        aliases=aliases,
-        value_aliases=problem_settings.value_aliases,
-        unsupported=problem_settings.unsupported_volumes,
-    )
+    volumes = problem_settings.volume_reader(snapshot)
     nominated, stranded = _nominated(snapshot, now=now, nomination_window=nomination_window)
     waiting = {**snapshot.pending_pods, **list_foreseen_pods(snapshot), **stranded}
     consuming: list[IgnoredPod] = []
