@@ -106,43 +106,45 @@ def evaluate_overlays(
     rules = rules or LabelRules()
     failed = FailedJudgements()
     errors: dict[str, tuple[str, ...]] = {}
-    valid: dict[str, _ParsedOverlay] = {}
-    refs: dict[str, ObjectRef] = {}
+    valid: list[_ParsedOverlay] = []
     for overlay in in_order_of_weight(overlays):
-        refs[overlay.name] = overlay.ref
         with failed.judging(overlay.ref, EVALUATION_STEP):
             if problems := validate_overlay(overlay, rules=rules):
                 errors[overlay.name] = problems
             else:
-                valid[overlay.name] = _parse(overlay, rules)
-    groups = _grouped(pools, tuple(valid.values()))
+                valid.append(_parse(overlay, rules))
+    groups = tuple(_grouped(pools, valid).values())
     conflicts: dict[str, str] = {}
-    for name, overlay in valid.items():
-        with failed.judging(refs[name], EVALUATION_STEP):
-            if conflict := _apply(overlay, tuple(groups.values()), rules):
-                conflicts[name] = conflict
+    for overlay in valid:
+        with failed.judging(overlay.ref, EVALUATION_STEP):
+            if conflict := _apply(overlay, groups, rules):
+                conflicts[overlay.name] = conflict
     errors.update({each.regarding.name: (each.message,) for each in failed.found})
     stored: dict[str, PoolOverlays] = {}
-    for group in groups.values():
+    for group in groups:
         stored.update(dict.fromkeys(group.pools, group.result()))
     return OverlayEvaluation(store=OverlayStore(pools=stored), errors=errors, conflicts=conflicts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ParsedOverlay:
-    name: str
+    ref: ObjectRef
     weight: int
     requirements: Requirements
     change: PriceChange | None
     fee_per_hour: float | None
     capacity: Mapping[str, int]
 
+    @property
+    def name(self) -> str:
+        return self.ref.name
+
 
 def _parse(overlay: NodeOverlay, rules: LabelRules) -> _ParsedOverlay:
     spec = overlay.spec
     text = spec.price_adjustment if spec.price is None else spec.price
     return _ParsedOverlay(
-        name=overlay.name,
+        ref=overlay.ref,
         weight=overlay.weight,
         requirements=Requirements.from_specs(
             (each.to_spec() for each in spec.requirements), aliases={**ALIASES, **rules.aliases}
