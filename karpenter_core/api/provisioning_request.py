@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from pydantic import Field
 
 from karpenter_core.api.base import CustomResource, KubernetesObject, Model
-from karpenter_core.api.conditions import Condition, find_condition, is_true
+from karpenter_core.api.conditions import TRUE, Condition, find_condition, is_true
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -147,7 +147,16 @@ class ProvisioningRequest(KubernetesObject):
     @property
     def is_finished(self) -> bool:
         """Whether the request has failed, or books nothing any more."""
-        return any(map(self.is_true, (FAILED, BOOKING_EXPIRED, CAPACITY_REVOKED)))
+        return self.end is not None
+
+    @property
+    def end(self) -> Condition | None:
+        """The True condition by which the request is finished; None: it is not."""
+        for condition_type in (FAILED, CAPACITY_REVOKED, BOOKING_EXPIRED):
+            condition = self.condition(condition_type)
+            if condition is not None and condition.status == TRUE:
+                return condition
+        return None
 
     @property
     def is_partial(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.conditions import TRUE
 from karpenter_core.api.judgements import describe_failure, failure_message
 from karpenter_core.api.provisioning_request import (
     BOOKING_EXPIRED,
@@ -34,11 +33,11 @@ __all__ = [
 PROVISIONING_STEP: Final = "scheduling"
 """The step that reports of objects that were set aside name."""
 
-_ENDS: Final = (
-    (FAILED, "has failed"),
-    (CAPACITY_REVOKED, "has lost its capacity"),
-    (BOOKING_EXPIRED, "books no capacity any more"),
-)
+_ENDS: Final = {
+    FAILED: "has failed",
+    CAPACITY_REVOKED: "has lost its capacity",
+    BOOKING_EXPIRED: "books no capacity any more",
+}
 """The conditions that end a ProvisioningRequest, in words."""
 
 
@@ -87,11 +86,10 @@ def _problem_of_request(request: ProvisioningRequest | None) -> str:
     """Return why a request provides no capacity, now or later; empty if it does or may."""
     if request is None:
         return "does not exist"
-    for condition_type, problem in _ENDS:
-        condition = request.condition(condition_type)
-        if condition is not None and condition.status == TRUE:
-            return f"{problem}: {condition.message}" if condition.message else problem
-    return ""
+    if request.end is None:
+        return ""
+    problem, message = _ENDS[request.end.type], request.end.message
+    return f"{problem}: {message}" if message else problem
 
 
 def split_ignored(

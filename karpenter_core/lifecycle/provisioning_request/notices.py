@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Final, Literal
 from karpenter_core.api.notices import Notice
 from karpenter_core.api.provisioning_request import (
     ACCEPTED,
-    BOOKING_EXPIRED,
-    CAPACITY_REVOKED,
-    FAILED,
     PARTIAL_CAPACITY_FOUND,
     PROVISIONED,
 )
@@ -63,9 +60,10 @@ def notices_of_change(old: ProvisioningRequest, new: ProvisioningRequest) -> tup
 
 def request_state(request: ProvisioningRequest) -> str:
     """Return the state of a request in one word: its last condition, `Launching` or `Pending`."""
-    for condition_type in (FAILED, CAPACITY_REVOKED, BOOKING_EXPIRED, PROVISIONED):
-        if request.is_true(condition_type):
-            return condition_type
+    if request.end is not None:
+        return request.end.type
+    if request.is_true(PROVISIONED):
+        return PROVISIONED
     if is_launching(request):
         return "Launching"
     return ACCEPTED if request.is_true(ACCEPTED) else "Pending"
