@@ -333,7 +333,7 @@ class ExistingNodeBuilder:
             if item.may_run_on(requirements, self._well_known)
         ]
         free = element_min(
-            _less(
+            subtract(
                 it.allocatable(),
                 _of_present(
                     merge(

@@ -37,6 +37,7 @@ from karpenter_core.kube.wire.raw import (
     RawContainerStatus,
     RawHeldResources,
     RawNodeAffinity,
+    RawNodeSelector,
     RawOwner,
     RawPodSpec,
     RawVolume,
@@ -154,9 +155,13 @@ def _is_claim(volume: RawVolume) -> bool:
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None
 
 
+def _required_nodes(affinity: RawAffinity | None) -> RawNodeSelector | None:
+    return affinity.node_affinity.required if affinity and affinity.node_affinity else None
+
+
 def _names_node(affinity: RawAffinity | None) -> bool:
     """Tell whether every required term names the node, as controllers of DaemonSets write them."""
-    required = affinity.node_affinity.required if affinity and affinity.node_affinity else None
+    required = _required_nodes(affinity)
     terms = (required.node_selector_terms if required else None) or ()
     return bool(terms) and all(
         any(
@@ -173,9 +178,7 @@ def _forget_target_node(affinity: RawAffinity | None) -> None:
     It would make every daemon pod a shape of its own, and adds nothing: these pods are counted
     where they are and never placed.
     """
-    if affinity is None or affinity.node_affinity is None:
-        return
-    required = affinity.node_affinity.required
+    required = _required_nodes(affinity)
     if required is None:
         return
     for term in required.node_selector_terms or ():
