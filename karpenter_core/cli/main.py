@@ -85,9 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         if error.errno != errno.EPIPE:
             print(f"karpenter: {_text_of(error)}", file=sys.stderr)
-        sys.stdout = (
-            sys.stderr
-        )  # the end of the process flushes it again, and would report the error
+        sys.stdout = sys.stderr  # or the end of the process would flush it, and report the error
         # A reader that has seen enough is no error to tell of; click's exit code for it.
         sys.exit(1 if error.errno == errno.EPIPE else BAD_USE)
 
