@@ -55,6 +55,18 @@ class BootConfiguration:
         Raises:
             NodeClassNotReadyError: the status of the NodeClass has none, or one that is unreadable.
         """
+        return self._read_version()[1]
+
+    @property
+    def kubernetes_release(self) -> str:
+        """The version with all that its binaries are named by: `1.30.101-akslts`.
+
+        Raises:
+            NodeClassNotReadyError: the status of the NodeClass has none, or one that is unreadable.
+        """
+        return self._read_version()[0].removeprefix("v")
+
+    def _read_version(self) -> tuple[str, KubernetesVersion]:
         text = self.target.node_class.status.kubernetes_version
         version = parse_version(text)
         if version is None:
@@ -62,7 +74,7 @@ class BootConfiguration:
                 f'AKSNodeClass "{self.target.node_class.name}": status.kubernetesVersion "{text}" is not a '
                 "version"
             )
-        return version
+        return text, version
 
     @property
     def family(self) -> EffectiveFamily:

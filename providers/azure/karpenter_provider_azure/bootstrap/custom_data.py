@@ -130,7 +130,7 @@ def script_variables(boot: BootConfiguration) -> dict[str, str]:
         | _SWITCHES
         | _FILES
         | _OTHERS
-        | component_urls(version, boot.target.size.arch)
+        | component_urls(version, boot.target.size.arch, release=boot.kubernetes_release)
         | _cluster_variables(boot)
         | _network_variables(boot)
         | _gpu_variables(boot)
@@ -138,7 +138,7 @@ def script_variables(boot: BootConfiguration) -> dict[str, str]:
         | {
             "KUBELET_FLAGS": " ".join(f"--{name}={value}" for name, value in flags.items()),
             "KUBELET_NODE_LABELS": ",".join(f"{key}={value}" for key, value in labels.items()),
-            "KUBERNETES_VERSION": f"{version.major}.{version.minor}.{version.patch}",
+            "KUBERNETES_VERSION": boot.kubernetes_release,
         }
     )
     return {name: variables[name] for name in sorted(variables)}

@@ -27,13 +27,17 @@ _CNI: Final = "1.1.1"
 _AZURE_CNI: Final = "1.4.32"
 
 
-def component_urls(version: KubernetesVersion, architecture: str) -> dict[str, str]:
-    """Return the URLs of components by the script's variable; empty for one that is not downloaded."""
-    text = f"{version.major}.{version.minor}.{version.patch}"
+def component_urls(
+    version: KubernetesVersion, architecture: str, *, release: str
+) -> dict[str, str]:
+    """Return the URLs of components by the script's variable; empty for one that is not downloaded.
+
+    `release` is the whole name of the version: with long-term support it has an end (`1.30.101-akslts`).
+    """
     kubelet = credential_provider = ""
     if version < _PACKAGED_SINCE:
         kubelet = (
-            f"{_MIRROR}/kubernetes/v{text}/binaries/kubernetes-node-linux-{architecture}.tar.gz"
+            f"{_MIRROR}/kubernetes/v{release}/binaries/kubernetes-node-linux-{architecture}.tar.gz"
         )
     if version >= _CREDENTIAL_PROVIDER_SINCE:
         own = _CREDENTIAL_PROVIDERS.get(version.minor, _NEWEST_CREDENTIAL_PROVIDER)

@@ -52,7 +52,6 @@ def provision_values(boot: BootConfiguration, *, image_id: str) -> JsonObject:
     """
     spec, size = boot.target.node_class.spec, boot.target.size
     node = node_labels(boot)
-    version = boot.kubernetes_version
     disk = os_disk_of(size, boot.target.node_class)
     profile: JsonObject = {
         "name": "",
@@ -68,7 +67,7 @@ def provision_values(boot: BootConfiguration, *, image_id: str) -> JsonObject:
             *(_taint_text(taint) for taint in boot.target.node_claim.spec.startup_taints),
         ],
         "nodeTaints": [_taint_text(taint) for taint in boot.target.node_claim.spec.taints],
-        "orchestratorVersion": f"{version.major}.{version.minor}.{version.patch}",
+        "orchestratorVersion": boot.kubernetes_release,
         "osSku": _OS_SKUS[boot.family.os_sku],
         "osType": _LINUX,
         "securityProfile": _security_profile(spec),

@@ -14,6 +14,7 @@ from karpenter_core.api.conditions import TRUE, find_condition
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.drift import detect_drift, require_resolved
 from karpenter_provider_azure.images.families import node_image_version
+from karpenter_provider_azure.kubernetes_versions import parse_version
 from karpenter_provider_azure.labels import AKS_KUBELET_IDENTITY_CLIENT_ID
 from karpenter_provider_azure.machines.node_instances import call_by_kind
 from karpenter_provider_azure.node_class.conditions import IMAGES_READY, KUBERNETES_VERSION_READY
@@ -125,6 +126,10 @@ def _has_other_version(node: NodeView, node_class: AKSNodeClass) -> bool:
     """Whether a kubelet has another version than the NodeClass; False if the latter is not known."""
     version = node_class.status.kubernetes_version
     if not version or not node.kubelet_version or not _is_met(node_class, KUBERNETES_VERSION_READY):
+        return False
+    # The numbers alone decide on an upgrade (`choose_version`), so they decide on its nodes.
+    numbers = parse_version(version)
+    if numbers is not None and numbers == parse_version(node.kubelet_version):
         return False
     return node.kubelet_version.removeprefix("v") != version.removeprefix("v")
 

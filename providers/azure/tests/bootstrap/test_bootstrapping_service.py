@@ -153,6 +153,10 @@ def test_a_service_that_does_not_answer_is_an_error():
         service.boot_data(boot(), IMAGE)
 
 
+def test_the_profile_has_the_whole_name_of_a_version_with_long_term_support():
+    assert of_class(version="1.30.101-akslts")["orchestratorVersion"] == "1.30.101-akslts"
+
+
 def test_the_profile_describes_the_node():
     claim = node_claim(
         taints=[{"key": "team", "value": "web", "effect": "NoSchedule"}],

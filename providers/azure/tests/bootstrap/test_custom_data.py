@@ -127,6 +127,16 @@ def test_kubelets_are_downloaded_before_1_34_only():
     assert of_class("1.34.0")["KUBE_BINARY_URL"] == ""
 
 
+def test_a_version_with_long_term_support_is_downloaded_under_its_whole_name():
+    found = of_class("1.30.101-akslts")
+
+    assert found["KUBERNETES_VERSION"] == "1.30.101-akslts"
+    assert found["KUBE_BINARY_URL"] == (
+        f"{MIRROR}/kubernetes/v1.30.101-akslts/binaries/kubernetes-node-linux-amd64.tar.gz"
+    )
+    assert "/v1.30.12/" in found["CREDENTIAL_PROVIDER_DOWNLOAD_URL"]
+
+
 def test_urls_have_the_architecture():
     arm = script_variables(boot(size=vm_size("Standard_D2ps_v5", arch="arm64")))
 

@@ -122,7 +122,7 @@ def test_an_api_server_without_tls_needs_no_certificates():
     ],
     ids=str,
 )
-@pytest.mark.parametrize("version", ["1.29.9", "1.33.4", "1.36.0"])
+@pytest.mark.parametrize("version", ["1.29.9", "1.30.101-akslts", "1.33.4", "1.36.0"])
 @pytest.mark.parametrize("size", [vm_size(), gpu_vm_size()], ids=lambda size: size.name)
 def test_a_simulated_node_boots_with_every_node_class(spec, version, size):
     """The simulated first boot reads the script as a node image does, independently of its writer."""

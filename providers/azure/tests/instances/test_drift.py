@@ -119,6 +119,23 @@ def test_an_older_kubelet_is_drift(stage):
 
 
 @pytest.mark.parametrize(
+    ("kubelet", "version", "reason"),
+    [
+        ("v1.30.101-akslts", "1.30.101-akslts", None),
+        ("v1.30.101", "1.30.101-akslts", None),
+        ("v1.30.101-akslts", "1.30.101", None),
+        ("v1.30.100-akslts", "1.30.101-akslts", "K8sVersionDrift"),
+        ("custom", "1.30.101", "K8sVersionDrift"),
+        ("custom", "another", "K8sVersionDrift"),
+    ],
+)
+def test_the_end_of_a_version_is_no_drift(stage, kubelet, version, reason):
+    """Numbers alone decide about an upgrade, so they alone decide about its nodes."""
+    stage.join(kubelet)
+    assert stage.detect(of=node_class(version=version)) == reason
+
+
+@pytest.mark.parametrize(
     "more",
     [{"version_ready": "False"}, {"seen": 0}, {"version": ""}],
 )
