@@ -135,11 +135,15 @@ _REPORTED_LIFE: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmExtensions:
-    """The names of the extensions that virtual machines of this provider have."""
+    """The names of the extensions that virtual machines of this provider have.
+
+    A virtual machine may be described without one: its provision mode had none, or it is still to be added.
+    """
 
     required: tuple[str, ...]
+    """The tags of one that is described must be changed."""
     optional: tuple[str, ...]
-    """A virtual machine may lack them: it was made without, or its extensions are still to be added."""
+    """The tags of one that is described need not be changed if it is gone."""
 
 
 @final
@@ -310,8 +314,8 @@ class _VmChanges:
             self._patch(vm_path, body, _ACTION, VM_API_VERSION)
 
     def _patch_extensions(self, vm: DescribedVm, vm_path: str, tags: Mapping[str, str]) -> None:
-        optional = [each for each in self._extensions.optional if each.lower() in vm.extensions]
-        for extension in (*self._extensions.required, *optional):
+        names = (*self._extensions.required, *self._extensions.optional)
+        for extension in (each for each in names if each.lower() in vm.extensions):
             path = f"{vm_path}/extensions/{quote(extension, safe='')}"
             try:
                 self._patch_tags(path, tags, "virtualMachines/extensions:patch", VM_API_VERSION)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.errors import BadInputError, CloudProviderError, ThrottledError
 from karpenter_core.provider.contract import PeriodicTask
 from karpenter_core.provider.kit.ttl_cache import TtlCache
@@ -193,20 +195,24 @@ class ExtensionInstaller:
         Raises:
             CloudProviderError: the virtual machines could not be listed, or calls are throttled.
         """
-        wanted = self._wanted()
         claims = {vm_name(name).lower(): claim for name, claim in self._read_claims().items()}
-        if not wanted or not self._may_be_missing(claims.values()):
+        if not self._wanted(None) or not self._may_be_missing(claims.values()):
             return
         vms = tuple(self._list_vms())
         self._listed_at = self._clock.monotonic()
         for vm in vms:
-            missing = [name for name in wanted if name.lower() not in vm.extensions]
+            claim = claims.get(vm.id)
+            missing = [name for name in self._wanted(claim) if name.lower() not in vm.extensions]
             if vm.has_succeeded and missing:
-                self._install(vm, missing[0], claims.get(vm.id))
+                self._install(vm, missing[0], claim)
 
-    def _wanted(self) -> tuple[str, ...]:
-        """Return the extensions of every virtual machine, in the order in which they are added."""
-        script = (SCRIPT_EXTENSION,) if self._scripts is not None else ()
+    def _wanted(self, claim: NodeClaim | None) -> tuple[str, ...]:
+        """Return the extensions of a virtual machine, in the order in which they are added.
+
+        A node that has joined without the script did so by its custom data.
+        """
+        has_joined = claim is not None and is_true(claim.status.conditions, REGISTERED)
+        script = (SCRIPT_EXTENSION,) if self._scripts is not None and not has_joined else ()
         billing = (BILLING_EXTENSION,) if self._settings.cloud.has_billing_extension else ()
         return script + billing
 

@@ -176,10 +176,19 @@ def test_a_missing_billing_extension_is_ignored(world, stage):
     assert stage.tags()["team"] == "web"
 
 
+def test_a_node_that_joined_without_a_script_gets_its_tags(world):
+    stage = Stage(world, extensions=VmExtensions(required=(SCRIPT,), optional=(BILLING,)))
+    stage.add()
+    stage.sync()
+    assert stage.patches() == [NIC, VM]
+    assert stage.tags()["team"] == "web"
+
+
 def test_a_missing_script_extension_is_an_error(world):
     """# case 115: and the virtual machine shows that the change is still to be made"""
     stage = Stage(world, extensions=VmExtensions(required=(SCRIPT,), optional=()))
     stage.add()
+    del world.azure.resources[add_extension(world, SCRIPT)]
     with pytest.raises(CloudProviderError, match=f"has no extension {SCRIPT}"):
         stage.sync()
     assert "team" not in stage.tags()

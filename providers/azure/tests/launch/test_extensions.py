@@ -100,6 +100,19 @@ def test_the_script_comes_before_the_billing_and_is_protected():
     assert len(made.boot.targets) == 1
 
 
+def test_the_script_is_not_run_on_a_node_that_has_joined_without_it():
+    """Its custom data made it join, as in another provision mode."""
+    made = launched(LaunchWorld(script="join"))
+    made.arm.succeed()
+    joined = made.claims["web-1"]
+    condition = {"type": "Registered", "status": "True", "lastTransitionTime": made.clock.now()}
+    status = joined.status.model_validate({"conditions": [condition]})
+    made.claims["web-1"] = joined.model_copy(update={"status": status})
+    made.start()
+    made.installer.run()
+    assert installed(made) == [("aks-web-1", BILLING_EXTENSION)]
+
+
 def test_a_script_without_a_cache_entry_is_requested_again():
     made = launched(LaunchWorld(script="join"))
     made.arm.succeed()
