@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import structlog
 
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import CloudProviderError, ThrottledError
 from karpenter_core.provider.contract import PeriodicTask
 from karpenter_core.provider.kit.orphans import OrphanTracker
 from karpenter_provider_azure.arm.client import NETWORK_API_VERSION
@@ -60,6 +60,8 @@ class _Kind:
     """Lists all of the resource group."""
     is_attached: Callable[[JsonMapping], bool]
     tracker: OrphanTracker = field(default_factory=OrphanTracker)
+    failed: set[str] = field(default_factory=set[str])
+    """Ids of leftovers whose last deletion was not answered or not permitted."""
 
 
 class _Leftover(NamedTuple):
@@ -157,8 +159,7 @@ class OrphanCollector:
                     leftovers.keys(), used, complete=not listing.problem, now=self._clock.now()
                 )
                 try:
-                    for key in ripe:
-                        self._delete(kind, leftovers[key].resource_id)
+                    self._delete_all(kind, {key: leftovers[key].resource_id for key in ripe})
                 except CloudProviderError as error:
                     errors.append(error)
         if errors:
@@ -170,6 +171,22 @@ class OrphanCollector:
         users |= {vm_name(name).lower() for name in self._read_claims()}
         # Azure may append something to the name of an interface.
         return users | {each.lower() for vm in listing.vms for each in vm.interfaces}
+
+    def _delete_all(self, kind: _Kind, ids: Mapping[str, str]) -> None:
+        """Delete leftovers up to the first failure; those that failed before come last.
+
+        So one that fails each time holds up no other.
+        """
+        kind.failed.intersection_update(ids)
+        for key in sorted(ids, key=lambda each: (each in kind.failed, each)):
+            try:
+                self._delete(kind, ids[key])
+            except ThrottledError:
+                raise
+            except CloudProviderError:
+                kind.failed.add(key)
+                raise
+            kind.failed.discard(key)
 
     def _delete(self, kind: _Kind, resource_id: str) -> None:
         self._fence.check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError, FencedError, ThrottledError
+from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_provider_azure.instance_tags import instance_tags
 from karpenter_provider_azure.instances.orphans import OrphanCollector, interface_query
 
@@ -164,6 +165,27 @@ def test_a_throttled_deletion_ends_the_round(world, run):
     with pytest.raises(ThrottledError):
         run()
     assert len(world.azure.actions("networkInterfaces:delete")) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UncertainCallError("InternalServerError"),
+        AuthError("denied", action="networkInterfaces:delete"),
+    ],
+    ids=["without an answer", "not permitted"],
+)
+def test_leftovers_that_cannot_be_deleted_hold_up_no_other(world, collector, error):
+    for name in ("a", "b", "c"):
+        world.add_interface(f"aks-{name}", TAGS)
+    for name in ("a", "b"):
+        world.azure.errors["DELETE", f"aks-{name}"] = error
+    collector.run()
+    for _ in range(3):
+        world.clock.forward(minutes=5)
+        with pytest.raises(type(error)):
+            collector.run()
+    assert deleted(world) == ["aks-c"]
 
 
 def test_a_process_without_the_lease_deletes_nothing(world, run):
