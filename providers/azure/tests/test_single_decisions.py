@@ -149,6 +149,7 @@ def test_a_failure_closes_zones_of_its_kind(zones, zone, closed):
         (LaunchFailureKind.FAMILY_QUOTA, "Current Limit: 10", ON_DEMAND, _QUOTA_LIFE),
         (LaunchFailureKind.SIZE_NOT_AVAILABLE, "", ON_DEMAND, _NOT_SOLD_LIFE),
         (LaunchFailureKind.SIZE_DISALLOWED, "Current Limit: 0", ON_DEMAND, _LONG_LIFE),
+        (LaunchFailureKind.SIZE_UNSUITABLE, "", ON_DEMAND, _LONG_LIFE),
     ],
 )
 def test_a_failure_is_remembered_for_a_time_of_its_kind(kind, text, capacity_type, life):
@@ -226,7 +227,10 @@ def test_the_error_of_a_failed_launch_names_its_cause(monkeypatch):
     recorder = SimpleNamespace(
         metrics=SimpleNamespace(note_failed=lambda *_, **__: None), _sizes_of=None
     )
-    error, attempt = ArmError("full", status=409), SimpleNamespace(capacity_type=SPOT)
+    error, attempt = (
+        ArmError("full", status=409),
+        SimpleNamespace(instance_type="d2", capacity_type=SPOT),
+    )
     found = FailureRecorder.record(recorder, error, attempt, phase="refused")
     assert found is raised
     assert found.__cause__ is error

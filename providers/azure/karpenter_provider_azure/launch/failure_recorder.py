@@ -141,7 +141,9 @@ class FailureRecorder:
         `phase` is `REFUSED` or `FAILED`.
         """
         self.metrics.note_failed(attempt, phase=phase, code=error.code)
-        failure = classify_failure(error, capacity_type=attempt.capacity_type)
+        failure = classify_failure(
+            error, size=attempt.instance_type, capacity_type=attempt.capacity_type
+        )
         marks = failed_marks(failure, attempt)
         if marks:
             self._mark(failure, marks, attempt)

@@ -69,6 +69,8 @@ class LaunchFailureKind(StrEnum):
     """The size is not sold to the subscription."""
     SIZE_DISALLOWED = "size-disallowed"
     """A policy of the subscription does not allow the size."""
+    SIZE_UNSUITABLE = "size-unsuitable"
+    """Azure makes no virtual machine of the size with the image, disk or network of the request."""
     ZONE_FULL = "zone-full"
     SCOPE_FULL = "scope-full"
     """The zones, or the region for virtual machines without a zone, have no capacity."""
@@ -117,6 +119,7 @@ _RULES: Final = (
     _Rule(_KIND.SUBNET_FULL, "SubnetIsFull", ("SubnetIsFull",)),
 )
 _DISALLOWED: Final = _Rule(_KIND.SIZE_DISALLOWED, "SizeDisallowedByPolicy", ())
+_UNSUITABLE: Final = _Rule(_KIND.SIZE_UNSUITABLE, "SizeUnsuitable", ())
 _OTHER: Final = _Rule(_KIND.OTHER, "CreateInstanceFailed", ())
 
 _EXTENSION: Final = "vmextension"
@@ -147,6 +150,7 @@ class _Extent(NamedTuple):
 _EXTENTS: Final = {
     _KIND.FAMILY_QUOTA: _Extent(_Zones.ALL, life=_QUOTA_LIFE),
     _KIND.SIZE_DISALLOWED: _Extent(_Zones.ALL, of_both=True, of_family=False),
+    _KIND.SIZE_UNSUITABLE: _Extent(_Zones.ALL, of_both=True, of_family=False),
     _KIND.SIZE_NOT_AVAILABLE: _Extent(_Zones.SCOPE),
     _KIND.SCOPE_OVERCONSTRAINED: _Extent(_Zones.SCOPE),
     _KIND.ZONE_OVERCONSTRAINED: _Extent(_Zones.ATTEMPT),
@@ -199,12 +203,12 @@ class FailedMarks:
         return bool(self.shortages or self.offerings)
 
 
-def classify_failure(error: ArmError, *, capacity_type: str) -> LaunchFailure:
-    """Return what a launch of this capacity type failed of.
+def classify_failure(error: ArmError, *, size: str, capacity_type: str) -> LaunchFailure:
+    """Return what a launch of this VM size and capacity type failed of; the size may be empty.
 
     Codes are compared at every depth of the error, and without case like the texts.
     """
-    rule, code = _matching_rule(error)
+    rule, code = _matching_rule(error, size)
     if rule is _OTHER:
         text = _joined(error.code or rule.reason, error.text or str(error))
     else:
@@ -213,7 +217,7 @@ def classify_failure(error: ArmError, *, capacity_type: str) -> LaunchFailure:
     return LaunchFailure(kind=rule.kind, code=code, reason=rule.reason, text=text, life=life)
 
 
-def _matching_rule(error: ArmError) -> tuple[_Rule, str]:
+def _matching_rule(error: ArmError, size: str) -> tuple[_Rule, str]:
     """Return the first rule that an error meets, and the code by which it does."""
     if disallows_size(error):
         return _DISALLOWED, error.code
@@ -223,7 +227,17 @@ def _matching_rule(error: ArmError) -> tuple[_Rule, str]:
         code = next((by_lower[each] for each in by_lower if each in codes), None)
         if code is not None and re.search(rule.text, error.text, re.IGNORECASE):
             return rule, code
-    return _OTHER, error.code
+    return _UNSUITABLE if _blames_size(error.text, size) else _OTHER, error.code
+
+
+def _blames_size(text: str, size: str) -> bool:
+    """Whether an error of no known code names the size as the reason: another one may be accepted.
+
+    Texts such as "The VM size 'NAME' cannot boot with OS image or disk" have several general codes.
+    """
+    name = rf"['\"]?{re.escape(size)}(?![\w-])['\"]?"
+    said = rf"VM size {name}|{name} provided for the VM size"
+    return bool(size) and re.search(said, text, re.IGNORECASE) is not None
 
 
 def is_of_launch(error: ArmError) -> bool:
@@ -308,6 +322,13 @@ def launch_error(
             return LaunchFailedError(failure.text, reason=failure.reason)
         case LaunchFailureKind.SUBNET_FULL:
             return InsufficientCapacityError(failure.text, scope=ExhaustedScope.NODE_CLASS)
+        case LaunchFailureKind.SIZE_DISALLOWED | LaunchFailureKind.SIZE_UNSUITABLE:
+            # Offerings without a reason would be called sold out.
+            sizes = dict.fromkeys(each.instance_type for each in marks.offerings)
+            return InsufficientCapacityError(
+                failure.text,
+                quota_groups=[QuotaGroup(label=INSTANCE_TYPE, value=size) for size in sizes],
+            )
         case _:
             return InsufficientCapacityError(
                 failure.text,

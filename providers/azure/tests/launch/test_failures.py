@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.api.labels import ON_DEMAND, SPOT
+from karpenter_core.api.labels import INSTANCE_TYPE, ON_DEMAND, SPOT
 from karpenter_core.errors import (
     ExhaustedScope,
     InsufficientCapacityError,
@@ -76,7 +76,7 @@ def test_the_spot_quota_closes_all_spot_offerings_for_an_hour():
 @pytest.mark.parametrize("name", ["LowPriorityCores", "lowprioritycores", "Low Priority Cores"])
 def test_the_spot_quota_is_recognised_in_every_spelling(name):
     error = error_of_body(body("operationNotAllowed", quota(name)))
-    failure = classify_failure(error, capacity_type=SPOT)
+    failure = classify_failure(error, size=D32, capacity_type=SPOT)
     assert failure.kind is LaunchFailureKind.SPOT_QUOTA
 
 
@@ -93,7 +93,7 @@ def test_a_family_quota_blocks_larger_sizes_only(limit, minutes):
 
 def test_a_limit_that_begins_with_zero_is_not_zero():
     error = error_of_body(body("OperationNotAllowed", quota("X Family Cores", "0.5")))
-    assert classify_failure(error, capacity_type=SPOT).life == timedelta(minutes=10)
+    assert classify_failure(error, size=D32, capacity_type=SPOT).life == timedelta(minutes=10)
 
 
 @pytest.mark.parametrize(("capacity_type", "hours"), [(SPOT, 1), (ON_DEMAND, 23)])  # case 96
@@ -153,8 +153,8 @@ def test_a_failed_operation_is_classified_like_a_refusal():
     refused = error_of_answer(409, body("ZonalAllocationFailed", "full"))
     failed = error_of_body({"status": "Failed", **body("ZonalAllocationFailed", "full")})
     assert (refused.status, failed.status) == (409, 200)  # case 101
-    assert classify_failure(refused, capacity_type=SPOT) == classify_failure(
-        failed, capacity_type=SPOT
+    assert classify_failure(refused, size=D32, capacity_type=SPOT) == classify_failure(
+        failed, size=D32, capacity_type=SPOT
     )
 
 
@@ -168,7 +168,7 @@ def test_a_failed_operation_is_classified_like_a_refusal():
 )
 def test_the_code_may_be_that_of_a_detail(more):
     error = error_of_answer(400, body("InvalidTemplateDeployment", "see details", **more))
-    failure = classify_failure(error, capacity_type=SPOT)
+    failure = classify_failure(error, size=D32, capacity_type=SPOT)
     assert failure.kind is LaunchFailureKind.SIZE_NOT_AVAILABLE
     assert failure.reason == "SKUNotAvailable"
 
@@ -228,6 +228,46 @@ def test_a_full_subnet_is_of_the_node_class_alone():
     assert error.scope is ExhaustedScope.NODE_CLASS
 
 
+UNSUITABLE = [
+    (
+        "InvalidParameter",
+        f"The VM size '{D32}' cannot boot with OS image or disk. Please check the disk controllers.",
+    ),
+    ("BadRequest", f"The selected VM size '{D32}' cannot boot Hypervisor Generation '2'."),
+    ("NotSupported", f"Ephemeral OS disk is not supported for VM size {D32}."),
+    (
+        "NotSupported",
+        f"OS disk of Ephemeral VM with size greater than 86 GB is not allowed for VM size {D32}.",
+    ),
+    ("InvalidParameter", f"The requested VM size {D32} is not available in the current region."),
+    ("InvalidParameter", f"The value {D32} provided for the VM size is not valid."),
+]
+
+
+@pytest.mark.parametrize(("code", "text"), UNSUITABLE)
+def test_a_size_that_azure_finds_unsuitable_is_closed_alone(code, text):
+    made = world()
+    error = fail(made, code, text)
+    assert made.open_zones(D32, ON_DEMAND) == made.open_zones(D32, SPOT) == set()
+    assert made.open_zones(D48, ON_DEMAND) == made.open_zones(D16, SPOT) == EVERYWHERE
+    assert [(each.label, each.value) for each in error.quota_groups] == [(INSTANCE_TYPE, D32)]
+    assert str(error) == f"SizeUnsuitable: {code}: {text}"
+    assert open_again_after(made, HOUR, D32, ON_DEMAND, "0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"The VM size '{D32}_Promo' cannot boot with OS image or disk.",
+        f"The VM size 'Standard_X' is unknown; the sizes are: {D32}, {D48}",
+    ],
+)
+def test_an_error_about_another_size_closes_none(text):
+    made = world()
+    assert isinstance(fail(made, "InvalidParameter", text), LaunchFailedError)
+    assert made.unavailable.view(now=made.clock.now()).is_empty
+
+
 @pytest.mark.parametrize("code", ["", "InvalidParameter", "ImageNotFound"])
 def test_any_other_error_is_no_shortage(code):
     made = world()
@@ -248,7 +288,7 @@ def test_the_core_learns_of_every_size_of_the_family():
 
 def test_the_text_is_cut_for_conditions_and_names_the_code():
     error = error_of_body(body("ZonalAllocationFailed", "x" * 5000))
-    text = classify_failure(error, capacity_type=SPOT).text
+    text = classify_failure(error, size=D32, capacity_type=SPOT).text
     assert text.startswith("ZonalAllocationFailure: ZonalAllocationFailed: x")
     assert len(text) == 1200
 
@@ -296,7 +336,9 @@ ATTEMPTS = st.builds(
 def test_a_shortage_always_covers_the_offering_that_met_it(code, text, attempt):
     """Otherwise the same offering would be tried again in the same launch, for ever."""
     error = error_of_body(body(code, text))
-    failure = classify_failure(error, capacity_type=attempt.capacity_type)
+    failure = classify_failure(
+        error, size=attempt.instance_type, capacity_type=attempt.capacity_type
+    )
     marks = failed_marks(failure, attempt)
     raised = launch_error(failure, marks, lambda _group: ["d4"])
     is_other_spot_quota = (

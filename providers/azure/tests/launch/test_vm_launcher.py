@@ -722,6 +722,35 @@ def test_a_size_that_a_policy_does_not_allow_is_followed_by_another_size():
     assert made.open_zones(D2, SPOT) == {"1", "2", "3", "0"}
 
 
+def unsuitable(size):
+    text = f"The VM size '{size}' cannot boot with OS image or disk."
+    return refusal("InvalidParameter", text, status=400)
+
+
+def test_a_size_that_does_not_suit_the_image_is_followed_by_another_size():
+    made = LaunchWorld(*family_sizes(2, 4))
+    made.arm.refuse = lambda body: (
+        unsuitable(D2) if body["properties"]["hardwareProfile"]["vmSize"] == D2 else None
+    )
+    outcome = made.launch()
+    assert outcome.instance_type == D4
+    assert made.arm.counts["virtualMachines:put"] == 2
+    assert [str(each) for each in outcome.shortages] == [
+        f"SizeUnsuitable: InvalidParameter: The VM size '{D2}' cannot boot with OS image or disk."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("refused", "words"), [(unsuitable(D2), "cannot boot"), (by_policy(), "disallowed by policy")]
+)
+def test_a_claim_of_sizes_that_azure_does_not_make_says_why(refused, words):
+    made = LaunchWorld(*family_sizes(2))
+    made.arm.refuse = lambda _body: refused
+    with pytest.raises(InsufficientCapacityError, match=words) as raised:
+        made.launch()
+    assert "sold out" not in str(raised.value)
+
+
 def test_a_policy_about_something_else_marks_no_size():
     made = LaunchWorld()
     made.arm.refuse = lambda _body: by_policy("tags.owner")
