@@ -13,6 +13,7 @@ from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import ObjectRead
 from karpenter_core.provider.kit.node_class.parts import (
     condition_met,
+    condition_unknown,
     condition_unmet,
 )
 from karpenter_provider_azure.api.local_dns import LocalDNSMode, LocalDNSState
@@ -113,10 +114,10 @@ class LocalDnsResolver:
         try:
             cause = cause or self._conflict()
         except CloudProviderError as error:
-            return condition_unmet(
+            return condition_unknown(
                 LOCAL_DNS_READY,
-                CHECK_FAILED,
                 f'spec.localDNS.mode "{LocalDNSMode.PREFERRED}": {error}',
+                reason=CHECK_FAILED,
             )
         if cause:
             remark = f'spec.localDNS.mode "{LocalDNSMode.PREFERRED}": LocalDNS is disabled, {cause}'

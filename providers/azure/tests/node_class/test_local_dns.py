@@ -108,6 +108,20 @@ def test_local_dns_stays_enabled_until_the_mode_changes():  # case 71
     assert found.status.local_dns_state == "Disabled"
 
 
+def test_a_cluster_that_is_not_read_yet_leaves_a_node_class_ready():
+    """A new process begins without the objects of the cluster."""
+    process = process_of()
+    process.objects.objects = NODE_LOCAL_DNS
+    found = state(process, localDNS=PREFERRED)
+    process.objects.problem = "daemonsets.apps could not be read: not requested yet"
+
+    again = process.resolve(found)
+
+    assert said(again, "Ready")[0] == "True"
+    assert said(again, "LocalDNSReady") == said(found, "LocalDNSReady")
+    assert again.status.local_dns_state == "Disabled"
+
+
 def test_a_cluster_that_cannot_be_read_is_shown_and_keeps_the_state():
     process = process_of()
     process.objects.problem = "daemonsets.apps is forbidden"
@@ -115,7 +129,7 @@ def test_a_cluster_that_cannot_be_read_is_shown_and_keeps_the_state():
     found = state(process, before="Disabled", localDNS=PREFERRED)
 
     status, reason, message = said(found, "LocalDNSReady")
-    assert (status, reason) == ("False", "CheckingClusterRequirementsFailed")
+    assert (status, reason) == ("Unknown", "CheckingClusterRequirementsFailed")
     assert "daemonsets.apps is forbidden" in message
     assert found.status.local_dns_state == "Disabled"
 
