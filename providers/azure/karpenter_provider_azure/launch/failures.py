@@ -114,7 +114,12 @@ _RULES: Final = (
         "OverconstrainedAllocationFailure",
         ("OverconstrainedAllocationRequest",),
     ),
-    _Rule(_KIND.REGIONAL_QUOTA, _QUOTA, _QUOTA_CODES, r"total\s+regional\s+cores\s+quota"),
+    _Rule(
+        _KIND.REGIONAL_QUOTA,
+        _QUOTA,
+        _QUOTA_CODES,
+        r"total\s+regional\s+(?:cores|vcpus)\s+quota|quota\s+limits?\s+of\s+core\b",
+    ),
     # The code is known from other users of the API, and was not seen in launches of this provider.
     _Rule(_KIND.SUBNET_FULL, "SubnetIsFull", ("SubnetIsFull",)),
 )

@@ -138,10 +138,18 @@ def test_an_overconstrained_request_closes_one_capacity_type(code, closed):
     assert open_again_after(made, HOUR, D32, ON_DEMAND, "1")
 
 
-def test_the_regional_quota_closes_larger_sizes_for_a_short_time():
+@pytest.mark.parametrize(
+    "text",
+    [
+        quota("Total Regional Cores"),  # case 100
+        quota("Total Regional vCPUs"),
+        "Operation results in exceeding quota limits of Core. Maximum allowed: 4, Current in use: 4.",
+    ],
+)
+def test_the_regional_quota_closes_larger_sizes_for_a_short_time(text):
     """Karpenter's provider marks nothing, and launches the same again at once."""
     made = world()
-    error = fail(made, "OperationNotAllowed", quota("Total Regional Cores"))  # case 100
+    error = fail(made, "OperationNotAllowed", text)
     assert isinstance(error, InsufficientCapacityError)
     assert made.open_zones(D16, ON_DEMAND) == EVERYWHERE
     assert made.open_zones(D48, ON_DEMAND) == set()
