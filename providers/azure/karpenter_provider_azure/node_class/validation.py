@@ -41,6 +41,8 @@ DISK_ENCRYPTION_SET_NOT_FOUND: Final = "DiskEncryptionSetNotFound"
 LAUNCH_NOT_PERMITTED: Final = "LaunchNotPermitted"
 TOO_MANY_TAGS: Final = "TooManyTags"
 _UNAUTHENTICATED: Final = 401
+_DISABLED_SUBSCRIPTION: Final = "readonlydisabledsubscription"
+"""The code of every write, with status 409, while a subscription does not pay."""
 DISK_API_VERSION: Final = "2024-03-02"
 """Of disks and disk encryption sets."""
 
@@ -105,15 +107,15 @@ def tag_check(
 
 
 def launch_refusal(error: CloudProviderError) -> NodeClassFinding | None:
-    """Return the refusal that every launch of a NodeClass would meet: a missing permission.
+    """Return the refusal that every launch would meet: a missing permission, or a disabled subscription.
 
     `RefusedLaunches` keeps it, and nothing is launched from the NodeClass meanwhile. A token that Azure
     does not accept (status 401) is no missing permission: the next call has another one.
     """
     cause = error.__cause__
-    if not isinstance(error, AuthError) or (
-        isinstance(cause, ArmError) and cause.status == _UNAUTHENTICATED
-    ):
+    is_unauthenticated = isinstance(cause, ArmError) and cause.status == _UNAUTHENTICATED
+    is_denied = isinstance(error, AuthError) and not is_unauthenticated
+    if not is_denied and error_code(error).lower() != _DISABLED_SUBSCRIPTION:
         return None
     return NodeClassFinding(
         reason=AZURE_ERRORS.refusal_reason(error) if error_code(error) else LAUNCH_NOT_PERMITTED,

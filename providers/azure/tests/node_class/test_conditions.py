@@ -338,6 +338,30 @@ def test_texts_that_differ_each_time_are_left_out(text):
     assert not any(char.isdigit() for char in AZURE_ERRORS.stable_text(text))
 
 
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("ReadOnlyDisabledSubscription", "ReadOnlyDisabledSubscription"),
+        ("readonlydisabledsubscription", "readonlydisabledsubscription"),
+        ("Conflict", None),
+    ],
+)
+def test_a_subscription_that_cannot_pay_stops_the_launches_of_a_node_class(code, reason):
+    process = Process()
+    node_class = node_class_of()
+    error = LaunchFailedError("the subscription is disabled", reason="CreateInstanceFailed")
+    error.__cause__ = ArmError("the subscription is disabled", code=code, status=409)
+    request = SimpleNamespace(node_class=node_class)
+
+    process.refused_launches.note([request], [error])
+
+    status, said_reason, message = said(process.resolve(node_class), "ValidationSucceeded")
+    assert status == ("True" if reason is None else "False")
+    if reason is not None:
+        assert said_reason == reason
+        assert "launches were refused: the subscription is disabled" in message
+
+
 @pytest.mark.parametrize(("status", "is_refused"), [(401, False), (403, True)])
 def test_a_token_that_azure_does_not_accept_is_no_missing_permission(status, is_refused):
     error = AuthError("virtualMachines:put", action="virtualMachines:put")
