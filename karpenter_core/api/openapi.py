@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-import textwrap
+import sys
 import types
 from datetime import datetime
 from functools import cache
@@ -29,7 +29,7 @@ from karpenter_core.api.quantities import Quantity
 from karpenter_core.errors import PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pydantic.fields import FieldInfo
 
@@ -231,14 +231,37 @@ def _field_descriptions(model: type[Model]) -> Mapping[str, str]:
     for parent in reversed(model.__mro__):
         if not issubclass(parent, Model):
             continue
-        try:
-            source = textwrap.dedent(inspect.getsource(parent))
-        except (OSError, TypeError):
-            continue
-        definition = ast.parse(source).body[0]
-        if isinstance(definition, ast.ClassDef):
+        definition = _class_definitions(parent.__module__).get(parent.__qualname__)
+        if definition is not None:
             descriptions |= _documented_assignments(definition)
     return descriptions
+
+
+@cache
+def _class_definitions(module: str) -> Mapping[str, ast.ClassDef]:
+    """Read the classes of a module from its source, by their qualified names.
+
+    `inspect.getsource` of a class parses its whole module each time.
+    """
+    try:
+        source = inspect.getsource(sys.modules[module])
+    except (KeyError, OSError, TypeError):
+        return {}
+    return dict(_named_definitions(ast.parse(source), ""))
+
+
+def _named_definitions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
+    for node in ast.iter_child_nodes(parent):
+        match node:
+            case ast.ClassDef(name=name):
+                yield prefix + name, node
+                yield from _named_definitions(node, f"{prefix}{name}.")
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield from _named_definitions(node, f"{prefix}{name}.<locals>.")
+            case ast.expr():
+                pass  # no class in an expression
+            case _:
+                yield from _named_definitions(node, prefix)
 
 
 def _documented_assignments(definition: ast.ClassDef) -> dict[str, str]:
