@@ -85,7 +85,7 @@ class DriftDetector:
         def compare_vm(claim: NodeClaim, vm: DescribedVm) -> DriftReason | None:
             vm.require_no_machine()
             node = nodes.get(claim.status.provider_id.lower())
-            if node is not None and _has_other_version(node, node_class):
+            if node is not None and _has_older_version(node, node_class):
                 return DriftReason.KUBERNETES_VERSION
             if node is not None and _has_other_identity(node, self._kubelet_identity):
                 return DriftReason.KUBELET_IDENTITY
@@ -97,7 +97,7 @@ class DriftDetector:
 
         def compare_machine(claim: NodeClaim, machine: DescribedMachine) -> DriftReason | None:
             node = nodes.get(claim.status.provider_id.lower())
-            if node is not None and _has_other_version(node, node_class):
+            if node is not None and _has_older_version(node, node_class):
                 return DriftReason.KUBERNETES_VERSION
             images = {node_image_version(each.id).lower() for each in node_class.status.images}
             unknown = f"AKS machine {machine.name} has no nodeImageVersion"
@@ -122,15 +122,19 @@ class DriftDetector:
         return DriftReason.SCHEDULED_EVENT if is_ahead else None
 
 
-def _has_other_version(node: NodeView, node_class: AKSNodeClass) -> bool:
-    """Whether a kubelet has another version than the NodeClass; False if the latter is not known."""
+def _has_older_version(node: NodeView, node_class: AKSNodeClass) -> bool:
+    """Whether a kubelet is older than the version of the NodeClass; False if the latter is not known.
+
+    A newer one is that of the image, and a new node would have it, too: versions of NodeClasses never become
+    lower. A version that cannot be read differs by its text.
+    """
     version = node_class.status.kubernetes_version
     if not version or not node.kubelet_version or not _is_met(node_class, KUBERNETES_VERSION_READY):
         return False
     # The numbers alone decide on an upgrade (`choose_version`), so they decide on its nodes.
-    numbers = parse_version(version)
-    if numbers is not None and numbers == parse_version(node.kubelet_version):
-        return False
+    wanted, own = parse_version(version), parse_version(node.kubelet_version)
+    if wanted is not None and own is not None:
+        return own < wanted
     return node.kubelet_version.removeprefix("v") != version.removeprefix("v")
 
 

@@ -126,13 +126,21 @@ def test_an_older_kubelet_is_drift(stage):
         ("v1.30.101-akslts", "1.30.101", None),
         ("v1.30.100-akslts", "1.30.101-akslts", "K8sVersionDrift"),
         ("custom", "1.30.101", "K8sVersionDrift"),
-        ("custom", "another", "K8sVersionDrift"),
+        ("v1.30.101", "another", "K8sVersionDrift"),
+        ("another", "another", None),
     ],
 )
 def test_the_end_of_a_version_is_no_drift(stage, kubelet, version, reason):
     """Numbers alone decide about an upgrade, so they alone decide about its nodes."""
     stage.join(kubelet)
     assert stage.detect(of=node_class(version=version)) == reason
+
+
+@pytest.mark.parametrize("kubelet", ["v1.34.2", "v1.35.0"])
+def test_a_newer_kubelet_is_no_drift(stage, kubelet):
+    """Its image installs it: a new node would have it, too, and be replaced again without end."""
+    stage.join(kubelet)
+    assert stage.detect(of=node_class(version="1.34.1")) is None
 
 
 @pytest.mark.parametrize(
