@@ -27,9 +27,10 @@ from karpenter_provider_azure.arm.client import NETWORK_API_VERSION
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
 from karpenter_provider_azure.described_vms import VM_API_VERSION
 from karpenter_provider_azure.instance_tags import MAX_TAGS, instance_tags
+from karpenter_provider_azure.json_values import tags_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LeaderFence
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-    from karpenter_provider_azure.arm.client import ArmClient
+    from karpenter_provider_azure.arm.client import ArmAnswer, ArmClient
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.instances.vm_reader import VmReader
     from karpenter_provider_azure.settings import AzureSettings
@@ -131,6 +132,8 @@ _CHANGES_PER_SECOND: Final = 1
 _READ_AT_ONCE: Final = 100
 _REPORTED_LIFE: Final = timedelta(hours=1)
 """Period of log lines about a virtual machine that cannot take all tags."""
+_OVERRULED_LIFE: Final = timedelta(hours=1)
+"""Time for which a tag is left to the policy that sets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,9 +176,11 @@ class VmUpdater:
         """By NodeClass: its tags, and those that it had and has no more."""
         self._reported: Final[TtlCache[str, tuple[str, ...]]] = TtlCache(clock, _REPORTED_LIFE)
         """Keys that a virtual machine has no room for, as last reported, by its id."""
+        self._overruled: Final[TtlCache[str, frozenset[str]]] = TtlCache(clock, _OVERRULED_LIFE)
+        """Keys in lower case of tags that a policy sets on a virtual machine, by its id."""
         self._queue: Final = ChangeQueue(
             clock,
-            _VmChanges(client, reader, extensions, fence),
+            _VmChanges(client, reader, extensions, fence, note_tags=self._note_tags),
             action=_ACTION,
             changes_per_second=_CHANGES_PER_SECOND,
             changed_at_once=1,
@@ -199,7 +204,8 @@ class VmUpdater:
         except CloudProviderError as error:
             self._log.error("virtual machine cannot be updated", error=str(error))
             return
-        desired = self._desired(node_claim, node_class)
+        overruled = self._overruled.get(name) or frozenset[str]()
+        desired = self._desired(node_claim, node_class, overruled)
         state = self._queue.sync(name, desired)
         left_out = () if state is None else plan_change(state, desired).tags.left_out
         if left_out and self._reported.get(name) != left_out:
@@ -215,7 +221,27 @@ class VmUpdater:
         vm = self._last_listed().get(instance_id)
         return None if vm is None else state_of(vm)
 
-    def _desired(self, node_claim: NodeClaim, node_class: AKSNodeClass) -> DesiredVm:
+    def _note_tags(
+        self, vm: DescribedVm, requested: Mapping[str, str], answered: Mapping[str, str]
+    ) -> None:
+        """Remember tags that Azure did not set as requested: a policy of the subscription sets them.
+
+        A change would be undone each time, and made again as soon as a listing shows it.
+        """
+        made = {key.lower(): value for key, value in answered.items()}
+        keys = sorted(key for key, value in requested.items() if made.get(key.lower()) != value)
+        if keys:
+            before = self._overruled.get(vm.id) or frozenset[str]()
+            self._overruled.put(vm.id, before | {key.lower() for key in keys})
+            self._log.warning(
+                "a policy of the subscription sets tags of a virtual machine: they are left to it",
+                vm=vm.name,
+                keys=keys,
+            )
+
+    def _desired(
+        self, node_claim: NodeClaim, node_class: AKSNodeClass, overruled: Container[str]
+    ) -> DesiredVm:
         tags = instance_tags(
             node_class.spec.tags,
             additional_tags=self._settings.additional_tags,
@@ -227,7 +253,7 @@ class VmUpdater:
         return DesiredVm(
             tags=DesiredTags(
                 added={},
-                set=tags,
+                set={key: value for key, value in tags.items() if key.lower() not in overruled},
                 obsolete=self._obsolete(node_class, tags),
                 claim=ClaimRef(name=node_claim.name, uid=node_claim.uid),
             ),
@@ -260,11 +286,15 @@ class _VmChanges:
         reader: VmReader,
         extensions: VmExtensions,
         fence: LeaderFence,
+        *,
+        note_tags: Callable[[DescribedVm, Mapping[str, str], Mapping[str, str]], None],
     ) -> None:
+        """`note_tags` gets the tags of a virtual machine as they were requested, and as answered."""
         self._client: Final = client
         self._reader: Final = reader
         self._extensions: Final = extensions
         self._fence: Final = fence
+        self._note_tags: Final = note_tags
 
     def read(self, instance_ids: Sequence[str]) -> Mapping[str, VmState]:
         vms = self._reader.of_ids(instance_ids)
@@ -311,7 +341,9 @@ class _VmChanges:
                 "userAssignedIdentities": {each: {} for each in change.identities},
             }
         if body:
-            self._patch(vm_path, body, _ACTION, VM_API_VERSION)
+            answer = self._patch(vm_path, body, _ACTION, VM_API_VERSION)
+            if change.tags and "tags" in answer.body:
+                self._note_tags(vm, body["tags"], tags_of(answer.body["tags"]))
 
     def _patch_extensions(self, vm: DescribedVm, vm_path: str, tags: Mapping[str, str]) -> None:
         names = (*self._extensions.required, *self._extensions.optional)
@@ -330,9 +362,9 @@ class _VmChanges:
     ) -> None:
         self._patch(path, {"tags": dict(tags)}, action, api_version)
 
-    def _patch(self, path: str, body: JsonObject, action: str, api_version: str) -> None:
+    def _patch(self, path: str, body: JsonObject, action: str, api_version: str) -> ArmAnswer:
         self._fence.check()
-        self._client.send("PATCH", path, api_version=api_version, action=action, body=body)
+        return self._client.send("PATCH", path, api_version=api_version, action=action, body=body)
 
 
 class _MissingPartError(CloudProviderError):

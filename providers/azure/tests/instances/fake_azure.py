@@ -60,6 +60,8 @@ class FakeAzure:
         """Ids in lower case that listings lack."""
         self.errors = {}
         """By method and name in lower case."""
+        self.policy_tags = {}
+        """Tags that a policy of the subscription sets on whatever is written."""
         self.calls = []
         self.sent = []
         self._lock = threading.Lock()
@@ -89,7 +91,7 @@ class FakeAzure:
             return ArmAnswer(status=202, body={}, headers={})
         body = more["body"]
         if "tags" in body:
-            item["tags"] = dict(body["tags"])
+            item["tags"] = {**body["tags"], **self.policy_tags}
         if "identity" in body:
             kept = item.setdefault("identity", {}).setdefault("userAssignedIdentities", {})
             kept |= body["identity"]["userAssignedIdentities"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import structlog
 from hypothesis import given
@@ -117,6 +119,48 @@ def default_tags():
         "karpenter.sh_nodepool": "web",
         "compute.aks.billing": "linux",
     }
+
+
+def test_a_tag_that_a_policy_sets_is_left_to_it_for_an_hour(world, stage):
+    """Each change would be undone by the policy, and made again as soon as a listing shows it."""
+    world.azure.policy_tags = {"Team": "finance"}
+    stage.add(tags={**default_tags(), "Team": "finance"})
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(10):
+            stage.sync()
+            world.clock.forward(minutes=5, seconds=1)
+            world.instances.list()
+    (line,) = logs
+    assert (line["log_level"], line["keys"]) == ("warning", ["Team"])
+    assert stage.patches().count(VM) == 1
+    world.azure.policy_tags = {}
+    world.clock.forward(minutes=10)
+    stage.sync()
+    assert stage.tags()["Team"] == "web"
+
+
+def test_tags_of_several_policies_are_left_to_them_together(world, stage):
+    stage.node_classes["default"] = node_class({"team": "web", "cost": "7"})
+    world.azure.policy_tags = {"team": "finance"}
+    stage.add()
+    stage.sync()
+    world.azure.policy_tags = {"team": "finance", "cost": "9"}
+    world.vm()["tags"]["cost"] = "9"
+    for _ in range(5):
+        world.clock.forward(minutes=5, seconds=1)
+        world.instances.list()
+        stage.sync()
+    assert stage.patches().count(VM) == 2
+
+
+def test_an_answer_without_tags_says_nothing_of_policies(world, stage):
+    stage.add()
+    send = world.azure.send
+    world.azure.send = lambda *args, **more: replace(send(*args, **more), body={})
+    with structlog.testing.capture_logs() as logs:
+        stage.sync()
+    assert stage.tags()["team"] == "web"
+    assert not logs
 
 
 def test_keys_that_differ_in_case_alone_are_one_tag(world, stage):
