@@ -240,8 +240,8 @@ def _blames_size(text: str, size: str) -> bool:
 
     Texts such as "The VM size 'NAME' cannot boot with OS image or disk" have several general codes.
     """
-    name = rf"['\"]?{re.escape(size)}(?![\w-])['\"]?"
-    said = rf"VM size {name}|{name} provided for the VM size"
+    name = rf"[('\"]?{re.escape(size)}(?![\w-])"
+    said = rf"(?:VM|virtual machine|has) size {name}|{name}['\"]? provided for the VM size"
     return bool(size) and re.search(said, text, re.IGNORECASE) is not None
 
 

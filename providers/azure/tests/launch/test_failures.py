@@ -248,6 +248,11 @@ UNSUITABLE = [
         f"OS disk of Ephemeral VM with size greater than 86 GB is not allowed for VM size {D32}.",
     ),
     ("InvalidParameter", f"The requested VM size {D32} is not available in the current region."),
+    ("InvalidParameter", f"The Virtual Machine size ({D32}) does not support Premium_LRS."),
+    (
+        "VMSizeIsNotPermittedToEnableAcceleratedNetworking",
+        f"Virtual machine aks-web has size {D32}, which is not compatible with accelerated networking.",
+    ),
     ("InvalidParameter", f"The value {D32} provided for the VM size is not valid."),
 ]
 
