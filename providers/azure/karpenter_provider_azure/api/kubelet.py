@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
 from karpenter_core.api.base import Model
 from karpenter_core.api.cel import CEL
+from karpenter_core.api.durations import parse_duration
 from karpenter_core.api.facets import Facets
 from karpenter_provider_azure.api.os_config import SIZE_PATTERN, mebibytes
 
-__all__ = ["KubeletConfiguration"]
+__all__ = ["IMAGE_GC_HIGH", "IMAGE_GC_LOW", "KubeletConfiguration"]
 
+IMAGE_GC_HIGH: Final = 85
+IMAGE_GC_LOW: Final = 80
+"""Defaults of AKS, in percent."""
+_GC_DISTANCE: Final = IMAGE_GC_HIGH - IMAGE_GC_LOW
+_FULL_PERCENT: Final = 100
+_USUAL_QUOTA_PERIOD: Final = timedelta(milliseconds=100)
 _PERCENT: Final = Facets(format="int32", minimum=0, maximum=100)
 
 
@@ -67,6 +75,28 @@ class KubeletConfiguration(Model):
     """Maximum number of processes in a pod; unset means no limit."""
     fail_swap_on: bool | None = None
     """Whether the kubelet refuses to start on a node with swap."""
+
+    @property
+    def image_gc_thresholds(self) -> tuple[int, int] | None:
+        """The high and the low threshold in percent; None if neither is set.
+
+        One that is not set is the default, unless it contradicts the other. Two that contradict each
+        other stay as they are: the API server refuses them, and may have another CRD.
+        """
+        high, low = self.image_gc_high_threshold_percent, self.image_gc_low_threshold_percent
+        if high is not None:
+            return high, min(IMAGE_GC_LOW, max(0, high - _GC_DISTANCE)) if low is None else low
+        if low is not None:
+            return max(IMAGE_GC_HIGH, min(_FULL_PERCENT, low + _GC_DISTANCE)), low
+        return None
+
+    @property
+    def has_usual_quota_period(self) -> bool:
+        """Whether limits of CPU are enforced over the period that every kubelet takes."""
+        try:
+            return parse_duration(self.cpu_cfs_quota_period) == _USUAL_QUOTA_PERIOD
+        except ValueError:
+            return False
 
     @property
     def container_log_max_mib(self) -> int | None:

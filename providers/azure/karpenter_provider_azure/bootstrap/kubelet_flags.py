@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.labels import CPU, MEMORY
 from karpenter_core.errors import NodeClassNotReadyError
 from karpenter_core.provider.kit.node_registration import taints_text
+from karpenter_provider_azure.api.kubelet import IMAGE_GC_HIGH, IMAGE_GC_LOW
 from karpenter_provider_azure.catalogue.capacity import EVICTION_MEMORY_MIB, MIB, overhead_of
 from karpenter_provider_azure.kubernetes_versions import KubernetesVersion
 
@@ -36,8 +37,8 @@ _BASE: Final = {
     "cluster-domain": "cluster.local",
     "enforce-node-allocatable": "pods",
     "event-qps": "0",
-    "image-gc-high-threshold": "85",
-    "image-gc-low-threshold": "80",
+    "image-gc-high-threshold": str(IMAGE_GC_HIGH),
+    "image-gc-low-threshold": str(IMAGE_GC_LOW),
     "kubeconfig": "/var/lib/kubelet/kubeconfig",
     "node-status-update-frequency": "10s",
     "pod-manifest-path": "/etc/kubernetes/manifests",
@@ -70,6 +71,8 @@ _EVICTION: Final = {
     "nodefs.available": "10%",
     "nodefs.inodesFree": "5%",
 }
+_QUOTA_PERIOD_GATE: Final = "CustomCPUCFSQuotaPeriod=true"
+"""The feature gate without which a kubelet does not start with another period than 100ms."""
 _SYSCTL: Final = re.compile(r"[A-Za-z0-9._/*-]+")
 """A sysctl, or the beginning of some; anything else would end the flag in the script."""
 _WORD: Final = re.compile(r"[A-Za-z0-9.-]+")
@@ -120,12 +123,19 @@ def _configured_flags(node_class: AKSNodeClass) -> dict[str, str]:
         return {}
     sysctls = ",".join(_checked_sysctl(name, node_class) for name in kubelet.allowed_unsafe_sysctls)
     log_mib = kubelet.container_log_max_mib
+    high, low = kubelet.image_gc_thresholds or (None, None)
+    if high is not None and low is not None and high <= low:
+        raise NodeClassNotReadyError(
+            f'AKSNodeClass "{node_class.name}": spec.kubelet.imageGCHighThresholdPercent {high} must be '
+            f"above imageGCLowThresholdPercent {low}"
+        )
     optional = {
         "allowed-unsafe-sysctls": sysctls or None,
         "container-log-max-size": None if log_mib is None else f"{max(1, log_mib)}Mi",
         "fail-swap-on": _switch(kubelet.fail_swap_on),
-        "image-gc-high-threshold": _number(kubelet.image_gc_high_threshold_percent),
-        "image-gc-low-threshold": _number(kubelet.image_gc_low_threshold_percent),
+        "feature-gates": None if kubelet.has_usual_quota_period else _QUOTA_PERIOD_GATE,
+        "image-gc-high-threshold": _number(high),
+        "image-gc-low-threshold": _number(low),
         "pod-max-pids": _number(kubelet.pod_pids_limit),
     }
     return {

@@ -122,6 +122,7 @@ def _security_profile(spec: AKSNodeClassSpec) -> JsonObject:
 
 def _kubelet_config(kubelet: KubeletConfiguration) -> JsonObject:
     pids = kubelet.pod_pids_limit
+    high, low = kubelet.image_gc_thresholds or (None, None)
     found: JsonObject = {
         "allowedUnsafeSysctls": list(kubelet.allowed_unsafe_sysctls) or None,
         "containerLogMaxFiles": kubelet.container_log_max_files,
@@ -130,8 +131,8 @@ def _kubelet_config(kubelet: KubeletConfiguration) -> JsonObject:
         "cpuCfsQuotaPeriod": kubelet.cpu_cfs_quota_period or None,
         "cpuManagerPolicy": kubelet.cpu_manager_policy or None,
         "failSwapOn": kubelet.fail_swap_on,
-        "imageGcHighThreshold": kubelet.image_gc_high_threshold_percent,
-        "imageGcLowThreshold": kubelet.image_gc_low_threshold_percent,
+        "imageGcHighThreshold": high,
+        "imageGcLowThreshold": low,
         "podMaxPids": None if pids is None else max(-1, min(pids, _MAX_INT32)),
         "topologyManagerPolicy": kubelet.topology_manager_policy or None,
     }

@@ -212,6 +212,8 @@ def test_kubelet_settings_are_in_the_units_of_the_service():
         "podMaxPids": 2**31 - 1,
         "topologyManagerPolicy": "none",
     }
+    thresholds = of_class(kubelet={"imageGCHighThresholdPercent": 75})["customKubeletConfig"]
+    assert (thresholds["imageGcHighThreshold"], thresholds["imageGcLowThreshold"]) == (75, 70)
     assert of_class(kubelet={})["customKubeletConfig"]["containerLogMaxSizeMB"] == 50
     assert of_class(kubelet={"podPidsLimit": -5})["customKubeletConfig"]["podMaxPids"] == -1
 

@@ -197,6 +197,50 @@ def test_settings_that_are_left_out_have_the_defaults_of_the_api():
     assert found["fail-swap-on"] == "true"
 
 
+@pytest.mark.parametrize(
+    ("period", "gates"),
+    [
+        ("100ms", None),
+        ("0.1s", None),
+        ("50ms", "CustomCPUCFSQuotaPeriod=true"),
+        ("unreadable", "CustomCPUCFSQuotaPeriod=true"),
+    ],
+)
+def test_another_quota_period_has_the_feature_gate_that_the_kubelet_asks_for(period, gates):
+    """It does not start without it."""
+    assert flags_of(cpuCFSQuotaPeriod=period).get("feature-gates") == gates
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "used"),
+    [
+        (None, None, ("85", "80")),
+        (90, None, ("90", "80")),
+        (82, None, ("82", "77")),
+        (75, None, ("75", "70")),
+        (3, None, ("3", "0")),
+        (None, 70, ("85", "70")),
+        (None, 90, ("95", "90")),
+        (None, 98, ("100", "98")),
+        (60, 50, ("60", "50")),
+    ],
+)
+def test_a_threshold_that_is_left_out_does_not_contradict_the_other(high, low, used):
+    """The kubelet does not start with a high threshold that is not above the low one."""
+    given = {"imageGCHighThresholdPercent": high, "imageGCLowThresholdPercent": low}
+    found = flags_of(**{name: value for name, value in given.items() if value is not None})
+    assert (found["image-gc-high-threshold"], found["image-gc-low-threshold"]) == used
+
+
+@pytest.mark.parametrize(("high", "low"), [(0, None), (None, 100), (50, 50)])
+def test_thresholds_that_no_kubelet_starts_with_are_refused(high, low):
+    given = {"imageGCHighThresholdPercent": high, "imageGCLowThresholdPercent": low}
+    with pytest.raises(
+        NodeClassNotReadyError, match=r"web.*spec\.kubelet\.imageGCHighThresholdPercent"
+    ):
+        flags_of(**{name: value for name, value in given.items() if value is not None})
+
+
 @pytest.mark.parametrize("name", ["a b", 'x"', "net.core.*; reboot", "$(id)", ""])
 def test_a_sysctl_that_would_end_the_flag_is_refused(name):
     with pytest.raises(
