@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Annotated, ClassVar, Final
 
@@ -20,6 +21,10 @@ IMAGE_GC_LOW: Final = 80
 """Defaults of AKS, in percent."""
 _GC_DISTANCE: Final = IMAGE_GC_HIGH - IMAGE_GC_LOW
 _FULL_PERCENT: Final = 100
+_SYSCTL: Final = re.compile(
+    r"kernel[./]sem\*?|(?:kernel[./](?:shm|msg)|fs[./]mqueue[./]|net[./])[a-z0-9._/-]*[a-z0-9*]"
+)
+"""A sysctl that the kubelet knows to be one of a pod alone, or the beginning of some."""
 _USUAL_QUOTA_PERIOD: Final = timedelta(milliseconds=100)
 _PERCENT: Final = Facets(format="int32", minimum=0, maximum=100)
 
@@ -75,6 +80,11 @@ class KubeletConfiguration(Model):
     """Maximum number of processes in a pod; unset means no limit."""
     fail_swap_on: bool | None = None
     """Whether the kubelet refuses to start on a node with swap."""
+
+    @property
+    def unusable_sysctls(self) -> tuple[str, ...]:
+        """Sysctls with which no kubelet starts: they are not those of a pod alone."""
+        return tuple(name for name in self.allowed_unsafe_sysctls if not _SYSCTL.fullmatch(name))
 
     @property
     def image_gc_thresholds(self) -> tuple[int, int] | None:

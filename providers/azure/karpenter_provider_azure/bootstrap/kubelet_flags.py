@@ -73,8 +73,6 @@ _EVICTION: Final = {
 }
 _QUOTA_PERIOD_GATE: Final = "CustomCPUCFSQuotaPeriod=true"
 """The feature gate without which a kubelet does not start with another period than 100ms."""
-_SYSCTL: Final = re.compile(r"[A-Za-z0-9._/*-]+")
-"""A sysctl, or the beginning of some; anything else would end the flag in the script."""
 _WORD: Final = re.compile(r"[A-Za-z0-9.-]+")
 """A value of a field that the CRD limits; the cluster may have another CRD."""
 
@@ -121,14 +119,14 @@ def _configured_flags(node_class: AKSNodeClass) -> dict[str, str]:
     kubelet = node_class.spec.kubelet
     if kubelet is None:
         return {}
-    sysctls = ",".join(_checked_sysctl(name, node_class) for name in kubelet.allowed_unsafe_sysctls)
+    if kubelet.unusable_sysctls:  # one may end the flag in the script
+        raise NodeClassNotReadyError(
+            f'AKSNodeClass "{node_class.name}": spec.kubelet.allowedUnsafeSysctls '
+            f'"{kubelet.unusable_sysctls[0]}" is not a sysctl of pods'
+        )
+    sysctls = ",".join(kubelet.allowed_unsafe_sysctls)
     log_mib = kubelet.container_log_max_mib
     high, low = kubelet.image_gc_thresholds or (None, None)
-    if high is not None and low is not None and high <= low:
-        raise NodeClassNotReadyError(
-            f'AKSNodeClass "{node_class.name}": spec.kubelet.imageGCHighThresholdPercent {high} must be '
-            f"above imageGCLowThresholdPercent {low}"
-        )
     optional = {
         "allowed-unsafe-sysctls": sysctls or None,
         "container-log-max-size": None if log_mib is None else f"{max(1, log_mib)}Mi",
@@ -152,15 +150,6 @@ def _configured_flags(node_class: AKSNodeClass) -> dict[str, str]:
         ),
         **{name: value for name, value in optional.items() if value is not None},
     }
-
-
-def _checked_sysctl(name: str, node_class: AKSNodeClass) -> str:
-    if not _SYSCTL.fullmatch(name):
-        raise NodeClassNotReadyError(
-            f'AKSNodeClass "{node_class.name}": spec.kubelet.allowedUnsafeSysctls "{name}" is neither '
-            "a sysctl nor the beginning of one with *"
-        )
-    return name
 
 
 def _checked_word(field: str, value: str, node_class: AKSNodeClass) -> str:

@@ -1,4 +1,4 @@
-"""Validates AKSNodeClasses: disk encryption sets, and refused launches."""
+"""Validates AKSNodeClasses: tags, kubelet, disk encryption, launches."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ RECHECK_INTERVAL: Final = timedelta(hours=1)
 DISK_ENCRYPTION_SET_MISSING_ROLE: Final = "DiskEncryptionSetRBACMissing"
 DISK_ENCRYPTION_SET_NOT_FOUND: Final = "DiskEncryptionSetNotFound"
 LAUNCH_NOT_PERMITTED: Final = "LaunchNotPermitted"
+INVALID_KUBELET: Final = "InvalidKubeletConfiguration"
 TOO_MANY_TAGS: Final = "TooManyTags"
 _UNAUTHENTICATED: Final = 401
 _DISABLED_SUBSCRIPTION: Final = "readonlydisabledsubscription"
@@ -106,6 +107,27 @@ def tag_check(
     return check
 
 
+def kubelet_check(node_class: AKSNodeClass) -> NodeClassFinding | None:
+    """Return the finding if no kubelet would start with the settings: its node would never join."""
+    kubelet = node_class.spec.kubelet
+    if kubelet is None:
+        return None
+    complaints = [
+        f'spec.kubelet.allowedUnsafeSysctls "{name}": must be a sysctl of pods, as net.core.somaxconn, '
+        "or the beginning of some, as kernel.msg*"
+        for name in kubelet.unusable_sysctls
+    ]
+    thresholds = kubelet.image_gc_thresholds
+    if thresholds is not None and thresholds[0] <= thresholds[1]:
+        complaints.append(
+            f"spec.kubelet: imageGCHighThresholdPercent {thresholds[0]} must be above "
+            f"imageGCLowThresholdPercent {thresholds[1]}"
+        )
+    if not complaints:
+        return None
+    return NodeClassFinding(reason=INVALID_KUBELET, message="; ".join(complaints))
+
+
 def launch_refusal(error: CloudProviderError) -> NodeClassFinding | None:
     """Return the refusal that every launch would meet: a missing permission, or a disabled subscription.
 
@@ -150,7 +172,7 @@ def node_class_validator(
     return NodeClassValidator(
         clock,
         AZURE_ERRORS,
-        checks=[tag_check(additional_tags), disk_encryption_set.check],
+        checks=[tag_check(additional_tags), kubelet_check, disk_encryption_set.check],
         refused_launches=refused_launches,
         remark=remark,
         recheck_after=RECHECK_INTERVAL,

@@ -339,6 +339,34 @@ def test_texts_that_differ_each_time_are_left_out(text):
 
 
 @pytest.mark.parametrize(
+    ("kubelet", "said_of"),
+    [
+        ({"allowedUnsafeSysctls": ["kernel.msg*", "kernel.sem", "kernel/shmmax"]}, ""),
+        ({"allowedUnsafeSysctls": ["net.*", "net.core.somaxconn", "fs.mqueue.queues_max"]}, ""),
+        ({"allowedUnsafeSysctls": ["vm.max_map_count"]}, 'allowedUnsafeSysctls "vm.max_map_count"'),
+        ({"allowedUnsafeSysctls": ["net.*", "*"]}, 'allowedUnsafeSysctls "*"'),
+        ({"allowedUnsafeSysctls": ["net.*.x"]}, 'allowedUnsafeSysctls "net.*.x"'),
+        ({"allowedUnsafeSysctls": ["kernel.semaphore"]}, '"kernel.semaphore"'),
+        ({"imageGCHighThresholdPercent": 75}, ""),
+        ({"imageGCHighThresholdPercent": 0}, "imageGCHighThresholdPercent 0"),
+        ({"imageGCLowThresholdPercent": 100}, "imageGCLowThresholdPercent 100"),
+        (
+            {"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 50},
+            "imageGCHighThresholdPercent 50",
+        ),
+    ],
+)
+def test_settings_that_no_kubelet_starts_with_launch_nothing(process, kubelet, said_of):
+    status, reason, message = said(
+        process.resolve(node_class_of(kubelet=kubelet)), "ValidationSucceeded"
+    )
+    assert (status, reason) == (
+        ("False", "InvalidKubeletConfiguration") if said_of else ("True", "ValidationSucceeded")
+    )
+    assert said_of in message
+
+
+@pytest.mark.parametrize(
     ("code", "reason"),
     [
         ("ReadOnlyDisabledSubscription", "ReadOnlyDisabledSubscription"),
