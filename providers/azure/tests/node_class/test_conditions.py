@@ -390,6 +390,28 @@ def test_a_subscription_that_cannot_pay_stops_the_launches_of_a_node_class(code,
         assert "launches were refused: the subscription is disabled" in message
 
 
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        (
+            "the 'Microsoft.Compute/EncryptionAtHost' Feature is not enabled for this subscription.",
+            True,
+        ),
+        ("The property 'x' is not valid.", False),
+    ],
+)
+def test_a_feature_that_the_subscription_lacks_stops_the_launches_of_a_node_class(text, is_refused):
+    error = LaunchFailedError(text, reason="CreateInstanceFailed")
+    error.__cause__ = ArmError(text, code="InvalidParameter", status=400)
+
+    finding = launch_refusal(error)
+
+    assert (finding is not None) is is_refused
+    if finding is not None:
+        assert finding.reason == "InvalidParameter"
+        assert "EncryptionAtHost" in finding.message
+
+
 @pytest.mark.parametrize(("status", "is_refused"), [(401, False), (403, True)])
 def test_a_token_that_azure_does_not_accept_is_no_missing_permission(status, is_refused):
     error = AuthError("virtualMachines:put", action="virtualMachines:put")
