@@ -40,6 +40,12 @@ CLAIM_NAME_TAG: Final = f"{GROUP}_nodeclaim"
 """The name of the claim, if it is too long for the name of the virtual machine."""
 
 
+_OWN_KEYS: Final = frozenset(
+    {CLUSTER_TAG, NODE_POOL_TAG, CLAIM_UID_TAG, CLAIM_NAME_TAG, AKS_MACHINE_NODE_CLAIM_TAG}
+)
+"""Keys by which virtual machines are assigned; those of users count for nothing."""
+
+
 def tag_key(key: str) -> str:
     """Return a key as Azure permits it: without slashes."""
     return key.replace("/", "_")
@@ -57,7 +63,8 @@ def instance_tags(
     """Return all tags of a virtual machine, sorted by key, so that equal inputs make equal requests.
 
     The tags of the NodeClass (`spec.tags`) replace additional ones (`ADDITIONAL_TAGS`), and the managed
-    tags replace both. Keys are compared as Azure does: ignoring case.
+    tags replace both; users cannot add tags by which virtual machines are assigned. Keys are compared as
+    Azure does: ignoring case.
     """
     managed = {CLUSTER_TAG: cluster, CLAIM_UID_TAG: claim_uid, BILLING_TAG: BILLING_TAG_VALUE}
     if node_pool:
@@ -65,10 +72,12 @@ def instance_tags(
     if claim_name_in(vm_name(claim_name)) != claim_name:
         managed[CLAIM_NAME_TAG] = claim_name
     merged: dict[str, tuple[str, str]] = {}
-    for tags in (additional_tags, class_tags, managed):
+    for tags in (additional_tags, class_tags):
         for key, value in tags.items():
             written = tag_key(key)
-            merged[written.lower()] = (written, value)
+            if written.lower() not in _OWN_KEYS:
+                merged[written.lower()] = (written, value)
+    merged |= {key.lower(): (key, value) for key, value in managed.items()}
     return dict(sorted(merged.values()))
 
 

@@ -12,6 +12,7 @@ from karpenter_provider_azure.instance_tags import (
     foreign_reason,
     instance_tags,
 )
+from karpenter_provider_azure.instances.vm_reader import is_owned
 from karpenter_provider_azure.labels import (
     AKS_MACHINE_NODE_CLAIM_TAG,
     BILLING_TAG,
@@ -21,7 +22,15 @@ from karpenter_provider_azure.labels import (
 
 TAGS = st.dictionaries(
     st.text("abKarpenter.zus/_", min_size=1, max_size=8)
-    | st.sampled_from(["karpenter.azure.com/cluster", "KARPENTER.SH_NODEPOOL", CLAIM_UID_TAG]),
+    | st.sampled_from(
+        [
+            "karpenter.azure.com/cluster",
+            "KARPENTER.SH_NODEPOOL",
+            CLAIM_UID_TAG,
+            CLAIM_NAME_TAG,
+            AKS_MACHINE_NODE_CLAIM_TAG,
+        ]
+    ),
     st.text(max_size=3),
 )
 
@@ -56,13 +65,28 @@ def test_a_name_that_the_virtual_machine_does_not_have_is_a_tag(length, is_tagge
     made = instance_tags(
         {CLAIM_NAME_TAG: "mine"}, additional_tags={}, cluster="c", claim_uid="u", claim_name=name
     )
-    assert made[CLAIM_NAME_TAG] == (name if is_tagged else "mine")
+    assert made.get(CLAIM_NAME_TAG) == (name if is_tagged else None)
 
 
 def test_managed_tags_replace_those_of_users():
     """In either spelling."""
     made = tags({"karpenter.azure.com/cluster": "other", "karpenter.sh_nodepool": "other"})
     assert (made[CLUSTER_TAG], made[NODE_POOL_TAG]) == ("tidal", "web")  # case 85
+
+
+@pytest.mark.parametrize("key", [AKS_MACHINE_NODE_CLAIM_TAG, AKS_MACHINE_NODE_CLAIM_TAG.upper()])
+def test_tags_copied_from_an_aks_machine_make_no_virtual_machine_one(key):
+    """It would not be listed, and be left behind by its claim."""
+    made = tags({key: "web-1", "team": "sea"}, {key: "web-1"})
+    assert is_owned(made, "tidal")
+    assert made == {**tags(), "team": "sea"}
+
+
+def test_the_tags_of_users_name_no_node_pool_of_a_claim_without_one():
+    made = instance_tags(
+        {"karpenter.sh/nodepool": "web"}, additional_tags={}, cluster="tidal", claim_uid="uid-1"
+    )
+    assert NODE_POOL_TAG not in made
 
 
 def test_additional_tags_lose_to_those_of_the_node_class():
