@@ -42,8 +42,8 @@ LAUNCH_NOT_PERMITTED: Final = "LaunchNotPermitted"
 INVALID_KUBELET: Final = "InvalidKubeletConfiguration"
 TOO_MANY_TAGS: Final = "TooManyTags"
 _UNAUTHENTICATED: Final = 401
-_DISABLED_SUBSCRIPTION: Final = "readonlydisabledsubscription"
-"""The code of every write, with status 409, while a subscription does not pay."""
+_NO_WRITES: Final = frozenset({"readonlydisabledsubscription", "scopelocked"})
+"""Codes of every write, with status 409: the subscription does not pay, or the resource group has a lock."""
 _LACKS_FEATURE: Final = "feature is not enabled for this subscription"
 """In the text about a field that needs one, as `security.encryptionAtHost`."""
 DISK_API_VERSION: Final = "2024-03-02"
@@ -133,7 +133,8 @@ def kubelet_check(node_class: AKSNodeClass) -> NodeClassFinding | None:
 def launch_refusal(error: CloudProviderError) -> NodeClassFinding | None:
     """Return the refusal that every launch of a NodeClass would meet.
 
-    It is a missing permission, a disabled subscription, or a feature that the subscription does not have.
+    It is a missing permission, a subscription or group that takes no writes, or a feature that the
+    subscription does not have.
 
     `RefusedLaunches` keeps it, and nothing is launched from the NodeClass meanwhile. A token that Azure
     does not accept (status 401) is no missing permission: the next call has another one.
@@ -141,10 +142,10 @@ def launch_refusal(error: CloudProviderError) -> NodeClassFinding | None:
     cause = error.__cause__
     is_unauthenticated = isinstance(cause, ArmError) and cause.status == _UNAUTHENTICATED
     is_denied = isinstance(error, AuthError) and not is_unauthenticated
-    is_disabled = isinstance(cause, ArmError) and (
-        cause.code.lower() == _DISABLED_SUBSCRIPTION or _LACKS_FEATURE in cause.text.lower()
+    is_of_subscription = isinstance(cause, ArmError) and (
+        cause.code.lower() in _NO_WRITES or _LACKS_FEATURE in cause.text.lower()
     )
-    if not is_denied and not is_disabled:
+    if not is_denied and not is_of_subscription:
         return None
     return NodeClassFinding(
         reason=AZURE_ERRORS.refusal_reason(error) if error_code(error) else LAUNCH_NOT_PERMITTED,

@@ -371,10 +371,12 @@ def test_settings_that_no_kubelet_starts_with_launch_nothing(process, kubelet, s
     [
         ("ReadOnlyDisabledSubscription", "ReadOnlyDisabledSubscription"),
         ("readonlydisabledsubscription", "readonlydisabledsubscription"),
+        ("ScopeLocked", "ScopeLocked"),
         ("Conflict", None),
     ],
 )
-def test_a_subscription_that_cannot_pay_stops_the_launches_of_a_node_class(code, reason):
+def test_a_subscription_without_writes_stops_the_launches_of_a_node_class(code, reason):
+    """It does not pay, or its resource group has a lock."""
     process = Process()
     node_class = node_class_of()
     error = LaunchFailedError("the subscription is disabled", reason="CreateInstanceFailed")
