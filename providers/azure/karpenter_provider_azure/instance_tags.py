@@ -37,7 +37,7 @@ CLAIM_UID_TAG: Final = f"{GROUP}_nodeclaim-uid"
 """The UID of the claim. Virtual machines that Karpenter's own provider has made do not have it."""
 
 CLAIM_NAME_TAG: Final = f"{GROUP}_nodeclaim"
-"""The name of the claim, if it is too long for the name of the virtual machine."""
+"""The name of the claim, if it is not in the name of the virtual machine: it is long, or has dots."""
 
 
 _OWN_KEYS: Final = frozenset(

@@ -173,13 +173,14 @@ def _virtual_machine(text: str) -> ResourceId:
 def vm_name(claim: str) -> str:
     """Return the name of the virtual machine of a NodeClaim, and of its interface and disk.
 
-    A name that would be too long ends with a digest of the claim's name, which a tag has in full.
+    The name is that of the host, which cloud-init cuts at the first dot: it has hyphens for dots. One that
+    would be too long ends with a digest of the claim's name. A tag has the claim's name where it differs.
     """
-    name = f"{_NAME_PREFIX}{claim}"
+    name = f"{_NAME_PREFIX}{claim.replace('.', '-')}"
     if len(name) <= _LONGEST_VM_NAME:
         return name
     digest = blake2b(claim.encode(), digest_size=_DIGEST_BYTES).hexdigest()
-    return f"{name[: _LONGEST_VM_NAME - len(digest) - 1].rstrip('-.')}-{digest}"
+    return f"{name[: _LONGEST_VM_NAME - len(digest) - 1].rstrip('-')}-{digest}"
 
 
 def named_after_claim(claim: NodeClaim) -> str:
@@ -194,6 +195,6 @@ def named_after_claim(claim: NodeClaim) -> str:
 def claim_name(vm: str) -> str:
     """Return the name of the NodeClaim of a virtual machine; empty if the name is no such name.
 
-    If `vm_name` has shortened the name of the claim, this is the shortened one.
+    If `vm_name` has changed the name of the claim, this is the changed one.
     """
     return vm.removeprefix(_NAME_PREFIX) if vm.lower().startswith(_NAME_PREFIX) else ""

@@ -68,6 +68,13 @@ def test_a_name_that_the_virtual_machine_does_not_have_is_a_tag(length, is_tagge
     assert made.get(CLAIM_NAME_TAG) == (name if is_tagged else None)
 
 
+def test_a_name_with_dots_is_a_tag():
+    made = instance_tags(
+        {}, additional_tags={}, cluster="c", claim_uid="u", claim_name="team.a-x7k2p"
+    )
+    assert made[CLAIM_NAME_TAG] == "team.a-x7k2p"
+
+
 def test_managed_tags_replace_those_of_users():
     """In either spelling."""
     made = tags({"karpenter.azure.com/cluster": "other", "karpenter.sh_nodepool": "other"})
