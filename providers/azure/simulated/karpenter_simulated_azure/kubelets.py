@@ -54,6 +54,11 @@ def reported_memory_bytes(size: SimulatedSize) -> int:
     return floor(size.number("MemoryGB") * _GIBIBYTE * (1 - _MEMORY_KEPT))
 
 
+def _host_name(computer: str) -> str:
+    """Return the name of the host of a computer, which cloud-init cuts at the first dot."""
+    return computer.lower().partition(".")[0]
+
+
 @final
 class SimulatedKubelets(kubelets.SimulatedKubelets[VirtualMachine]):
     """Boots simulated virtual machines."""
@@ -118,7 +123,7 @@ class SimulatedKubelets(kubelets.SimulatedKubelets[VirtualMachine]):
             thresholds=thresholds,
         )
         return BootedNode(
-            name=instance.name.lower(),
+            name=_host_name(instance.name),
             provider_id=self.provider_id(instance),
             labels=self._labels(instance, size, settings),
             taints=settings.taints,
@@ -145,7 +150,7 @@ class SimulatedKubelets(kubelets.SimulatedKubelets[VirtualMachine]):
             **settings.labels,
             "kubernetes.io/arch": "arm64" if size.architecture == "Arm64" else "amd64",
             "kubernetes.io/os": "linux",
-            "kubernetes.io/hostname": machine.name.lower(),
+            "kubernetes.io/hostname": _host_name(machine.name),
             INSTANCE_TYPE: size.name,
             REGION: self._world.location,
             ZONE: zone,
@@ -170,7 +175,7 @@ class SimulatedKubelets(kubelets.SimulatedKubelets[VirtualMachine]):
         return capacity
 
     def _addresses(self, machine: VirtualMachine) -> Sequence[tuple[str, str]]:
-        addresses = [("Hostname", machine.name.lower())]
+        addresses = [("Hostname", _host_name(machine.name))]
         for each in machine.interface_ids:
             interface = self._interfaces.get(each)
             if interface is not None and interface.configurations:

@@ -42,6 +42,12 @@ def test_a_virtual_machine_registers_its_node(azure, cloud):
     assert status["addresses"][0] == {"type": "InternalIP", "address": "10.224.0.4"}
 
 
+def test_the_name_of_a_host_ends_at_the_first_dot(cloud):
+    node = cloud.node(cloud.create_vm("aks-team.a-1", custom_data=SCRIPT))
+    assert node["metadata"]["name"] == "aks-team"
+    assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "aks-team"
+
+
 def test_a_node_outside_of_zones_has_the_zone_0(cloud):
     node = cloud.node(cloud.create_vm("aks-a", zone=""))
     assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "0"
