@@ -105,7 +105,7 @@ def test_rules_of_the_user_are_added(values_of):
     assert added - rights(render(values_of("aws"))) == {("", "example.com", "things", "", "list")}
 
 
-def test_administrators_may_change_pools_and_the_classes_of_the_providers(values_of):
+def test_administrators_may_change_what_is_in_no_namespace_for_the_providers(values_of):
     (admin,) = (
         each
         for each in render(values_of("several"))
@@ -115,6 +115,7 @@ def test_administrators_may_change_pools_and_the_classes_of_the_providers(values
     assert {resource for rule in admin["rules"] for resource in rule["resources"]} == {
         "nodepools",
         "nodeclaims",
+        "nodeoverlays",
         "ec2nodeclasses",
         "ecsnodeclasses",
     }

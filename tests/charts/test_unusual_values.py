@@ -181,10 +181,25 @@ def test_a_variable_of_the_user_grants_what_it_needs(values_of):
             {"LEADER_ELECTION_NAMESPACE": "elsewhere"},
             "controller.env: LEADER_ELECTION_NAMESPACE is not the namespace of the release",
         ),
+        (
+            {"PROVIDERS": "aws,azure"},
+            "controller.env: PROVIDERS is not aws, for which the permissions",
+        ),
+        (
+            {"HEALTH_PROBE_BIND_ADDRESS": "127.0.0.1"},
+            "settings.healthProbeBindAddress: 127.0.0.1 is reached only from inside the pod",
+        ),
     ],
 )
 def test_variables_that_do_not_fit_the_pod_are_refused(values_of, variables, said):
     assert said in complaint(with_env(values_of("aws"), **variables))
+
+
+@pytest.mark.parametrize("address", ["localhost", "::1"])
+def test_probes_are_served_where_the_kubelet_asks(values_of, address):
+    values = values_of("aws")
+    values["settings"]["healthProbeBindAddress"] = address
+    assert f"settings.healthProbeBindAddress: {address} is reached only" in complaint(values)
 
 
 def test_ports_differ_from_each_other(values_of):

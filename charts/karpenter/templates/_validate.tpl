@@ -53,7 +53,15 @@
 {{- if eq (int $controller.metrics.port) (int $controller.healthProbe.port) }}
 {{- $problems = append $problems "controller.healthProbe.port: is the port of controller.metrics too; a port serves one of them" }}
 {{- end }}
+{{- $address := include "karpenter.setting" (dict "root" $root "name" "healthProbeBindAddress") }}
+{{- if or (hasPrefix "127." $address) (has $address (list "localhost" "::1")) }}
+{{- $problems = append $problems (printf "settings.healthProbeBindAddress: %s is reached only from inside the pod, and the kubelet asks from outside" $address) }}
+{{- end }}
+{{- $served := concat $providers $values.additionalProviders | join "," }}
 {{- range $given := $controller.env }}
+{{- if and (eq $given.name "PROVIDERS") (hasKey $given "value") (ne ($given.value | toString | nospace) $served) }}
+{{- $problems = append $problems (printf "controller.env: PROVIDERS is not %s, for which the permissions are; set provider and additionalProviders" $served) }}
+{{- end }}
 {{- range $variable, $part := dict "METRICS_PORT" "metrics" "HEALTH_PROBE_PORT" "healthProbe" }}
 {{- if and (eq $given.name $variable) (hasKey $given "value") (ne (toString $given.value) (include "karpenter.scalar" (get $controller $part).port)) }}
 {{- $problems = append $problems (printf "controller.env: %s is not controller.%s.port, at which the pod is asked; set that value" $variable $part) }}
