@@ -11,7 +11,10 @@ from karpenter_core.testing.builders import node_overlay
 
 def test_an_overlay_of_prices_and_capacity_is_valid():
     overlay = node_overlay(
-        "gpus", ("karpenter.k8s.aws/family", "In", "p5"), price="1.5", capacity={"x.io/fpga": "2"}
+        "gpus",
+        ("karpenter.k8s.aws/family", "In", "p5"),
+        price="1.5",
+        capacity={"x.io/fpga": "2", "hugepages-2Mi": "1Gi", "x.io/none": "0"},
     )
     assert validate_overlay(overlay, rules=None) == ()
 
@@ -29,6 +32,14 @@ def test_an_overlay_of_prices_and_capacity_is_valid():
             ("requirements[0]: key kubernetes.io/arch with operator NotIn",),
         ),
         (node_overlay("o", capacity={"memory": "1Gi"}), ('capacity: resource "memory" is',)),
+        (
+            node_overlay("o", capacity={"x.io/fpga": "-2"}),
+            ('capacity: resource "x.io/fpga": -2 is not a whole number of at least 0',),
+        ),
+        (
+            node_overlay("o", capacity={"x.io/fpga": "500m"}),
+            ('capacity: resource "x.io/fpga": 500m is not a whole number of at least 0',),
+        ),
         (node_overlay("o", price="dear"), ("price: ", "dear")),
         (node_overlay("o", adjustment="+ten%"), ("priceAdjustment: ", "+ten%")),
         (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import ALIASES, PRICE_PER_NODE
 from karpenter_core.api.nodeoverlay import RESTRICTED_RESOURCES
+from karpenter_core.api.quantities import parse_quantity
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.nodepool.validation import LabelRules, requirement_errors
 from karpenter_core.scheduling.price_changes import PriceChange
@@ -32,9 +33,12 @@ def _errors(overlay: NodeOverlay, rules: LabelRules) -> Iterator[str]:
             yield f"{place}: {problem}"
         if requirement.operator == "NotIn" and not requirement.values:
             yield f"{place}: key {key} with operator NotIn must have a value defined"
-    for name in sorted(spec.capacity):
+    for name, quantity in sorted(spec.capacity.items()):
         if name in RESTRICTED_RESOURCES:
             yield f'capacity: resource "{name}" is restricted'
+        # Kubernetes admits no other amount of an extended resource on a Node.
+        elif (amount := parse_quantity(str(quantity))) < 0 or amount % 1:
+            yield f'capacity: resource "{name}": {quantity} is not a whole number of at least 0'
     for field, text in (("price", spec.price), ("priceAdjustment", spec.price_adjustment)):
         try:
             _ = None if text is None else PriceChange.parse(text)
