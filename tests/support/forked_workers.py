@@ -37,7 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--hand-out",
         choices=("files", "tests"),
         default="files",
-        help="what a worker takes at a time: all tests of a file (default), or one test",
+        help="what a worker takes at a time: all tests of a file (default), or one test, "
+        "with those that are next to it and have the same xdist_group",
     )
 
 
@@ -49,9 +50,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def in_groups(items: Sequence[pytest.Item], hand_out: str) -> list[Sequence[pytest.Item]]:
     """Part tests by what a worker takes at a time."""
-    if hand_out == "tests":
-        return [[item] for item in items]
-    return [list(group) for _, group in groupby(items, key=lambda item: item.path)]
+    if hand_out == "files":
+        return [list(group) for _, group in groupby(items, key=lambda item: item.path)]
+    return [list(group) for _, group in groupby(items, key=_group_of)]
+
+
+def _group_of(item: pytest.Item) -> object:
+    """Return what tests have in common that make something expensive once, or the test itself."""
+    marker = item.get_closest_marker("xdist_group")
+    return item if marker is None else (marker.args, marker.kwargs)
 
 
 @final

@@ -203,3 +203,32 @@ def test_groups_are_handed_out_test_by_test_on_request(tmp_path):
     """.format(address=str(tmp_path / "socket"))
     run = run_pytest(tmp_path, {"test_a.py": meeting}, "--workers", "2", "--hand-out", "tests")
     assert "2 passed" in run.stdout
+
+
+def test_tests_of_a_group_are_handed_out_together(tmp_path):
+    """So what they share is made once."""
+    grouped = """
+        import os
+        import time
+        import pytest
+
+        pytestmark = pytest.mark.xdist_group("sharing")
+
+        @pytest.fixture(scope="module")
+        def made():
+            time.sleep(0.5)
+            return os.getpid()
+
+        def test_is_first(made, record_property): record_property("process", made)
+        def test_is_second(made, record_property): record_property("process", made)
+    """
+    report = tmp_path / "report.xml"
+    run = run_pytest(
+        tmp_path,
+        {"test_a.py": grouped, "test_b.py": "def test_passes(): pass\n"},
+        *("--workers", "2", "--hand-out", "tests", f"--junitxml={report}"),
+    )
+    assert "3 passed" in run.stdout
+    processes = [each.get("value") for each in ET.parse(report).iter("property")]
+    assert len(processes) == 2
+    assert len(set(processes)) == 1

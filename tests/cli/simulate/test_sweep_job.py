@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tests.support.sweep_job import (
     documented_job,
 )
 
-pytestmark = pytest.mark.cluster_runs
+pytestmark = [pytest.mark.cluster_runs, pytest.mark.xdist_group("sweep job")]
 
 PROGRAM = Path(sys.executable).with_name("karpenter")
 REPOSITORY = Path(__file__).parents[3]
@@ -63,6 +64,7 @@ def played(tmp_path_factory):
     killed = Pod(job, 3, folder)
     while not killed.log.read_bytes().count(b"\n") >= 2:
         assert killed.process.poll() is None
+        time.sleep(0.05)
     killed.process.kill()
     killed.process.wait()
     pods = [Pod(job, index, folder) for index in range(job["spec"]["completions"])]
