@@ -19,8 +19,7 @@ from karpenter_core.api.quantities import parse_quantity
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cel import Program
-
+    from karpenter_core.api.cel_library import Program
     from karpenter_core.api.json_objects import JsonObject
 
 __all__ = ["CEL", "CELError", "RuleSlot", "compile_rule"]
@@ -74,13 +73,12 @@ class CompiledRule:
         Raises:
             CELError: evaluation failed; the message says why.
         """
-        import cel
-        from cel.stdlib import add_stdlib_to_context
+        from karpenter_core.api.cel_library import Context, add_stdlib_to_context
 
         variables: JsonObject = {"self": value}
         if self.is_transition:
             variables["oldSelf"] = old
-        context = cel.Context(variables)
+        context = Context(variables)
         if _uses_extension(self.rule):
             add_stdlib_to_context(context)
             for name, function in _EXTENSIONS.items():
@@ -101,10 +99,10 @@ def compile_rule(rule: str) -> CompiledRule:
     Raises:
         CELError: the rule is not CEL.
     """
-    import cel
+    from karpenter_core.api.cel_library import compile_program
 
     try:
-        program = cel.compile(rule)
+        program = compile_program(rule)
     except (RuntimeError, ValueError) as error:
         message = f"invalid rule {rule!r}: {error}"
         raise CELError(message) from error

@@ -43,6 +43,17 @@ def test_help_loads_no_solver_and_no_client():
     assert modules_after(code) & {"numpy", "highspy", "kubernetes", "boto3"} == set()
 
 
+def test_rules_load_no_command_line_of_their_library():
+    """It brings a toolkit for terminals; who wants it can still load it."""
+    code = "from karpenter_core.api.cel import compile_rule\nassert compile_rule('self > 1').evaluate(2)\n"
+    toolkit = {"prompt_toolkit", "pygments"}
+
+    assert modules_after(code) & toolkit == set()
+    assert (
+        modules_after(f"{code}import cel.cli\nassert callable(cel.cli.main)\n") & toolkit == toolkit
+    )
+
+
 @pytest.mark.parametrize("package", PURE_PACKAGES)
 def test_decisions_read_no_clock_and_draw_no_lots(package: str):
     """The same snapshot gives the same plan, in any process: no now, no uuid4, no hash()."""

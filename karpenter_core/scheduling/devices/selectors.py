@@ -23,8 +23,7 @@ from karpenter_core.scheduling.devices.cel_functions import (
 )
 
 if TYPE_CHECKING:
-    from cel import Program
-
+    from karpenter_core.api.cel_library import Program
     from karpenter_core.api.devices import Device, DeviceCapacity
     from karpenter_core.api.json_objects import JsonObject
 
@@ -74,8 +73,7 @@ def _evaluated(
     is_shareable: bool,  # noqa: FBT001 - a part of the key
 ) -> bool | str:
     """Return the answer, or the text of the failure; equal devices are evaluated once."""
-    import cel
-    from cel.stdlib import add_stdlib_to_context
+    from karpenter_core.api.cel_library import Context, add_stdlib_to_context
 
     try:
         program, domains = _compiled(expression)
@@ -84,7 +82,7 @@ def _evaluated(
     try:
         variables = _variables(typed_attributes[0], capacity, domains)
         variables |= {"driver": driver, "allowMultipleAllocations": is_shareable}
-        context = cel.Context({"device": variables})
+        context = Context({"device": variables})
         add_stdlib_to_context(context)
         for name, function in FUNCTIONS.items():
             context.add_function(name, function)
@@ -109,14 +107,14 @@ def _shortened(expression: str, limit: int = 120) -> str:
 @lru_cache(maxsize=4096)
 def _compiled(expression: str) -> tuple[Program, frozenset[str]]:
     """Return a program, and the domains that it names."""
-    import cel
+    from karpenter_core.api.cel_library import compile_program
 
     if len(expression) > _MAX_LENGTH:
         raise DeviceSelectorError(f"a selector of {len(expression)} characters is too long")
     domains = frozenset(double or single for _, double, single in _INDEXED.findall(expression))
     try:
         check_cost(expression)
-        return cel.compile(expand_binds(expression)), domains
+        return compile_program(expand_binds(expression)), domains
     except (RuntimeError, ValueError) as error:
         text = str(error).splitlines()[0].partition(": ERROR: ")[2] or str(error).splitlines()[0]
         raise DeviceSelectorError(
