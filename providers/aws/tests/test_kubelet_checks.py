@@ -45,8 +45,7 @@ def reason(kubelet, family="AL2023", *, expressions_enabled=False):
     [
         {},
         {"imageGCHighThresholdPercent": 85, "imageGCLowThresholdPercent": 80},
-        {"imageGCHighThresholdPercent": 0},
-        {"imageGCLowThresholdPercent": 100},
+        {"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 0},
         {"evictionHard": {"memory.available": "5%"}},
         {"evictionHard": {"memory.available": "500Mi", "nodefs.inodesFree": "0"}},
         {"evictionHard": {"memory.available": "100%", "pid.available": "0.5%"}},
@@ -341,6 +340,57 @@ def test_all_mistakes_are_named_at_once():
         "kubelet.kubeReserved",
         "kubelet.podsPerCore",
     ]
+
+
+HIGH_60 = {"imageGCHighThresholdPercent": 60}
+LOW_90 = {"imageGCLowThresholdPercent": 90}
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "message"),
+    [
+        (
+            HIGH_60,
+            "spec.kubelet.imageGCHighThresholdPercent: must be more than imageGCLowThresholdPercent, "
+            "which is 80 unless it is set, but is 60",
+        ),
+        (
+            {"imageGCHighThresholdPercent": 80},
+            "spec.kubelet.imageGCHighThresholdPercent: must be more than imageGCLowThresholdPercent, "
+            "which is 80 unless it is set, but is 80",
+        ),
+        (
+            LOW_90,
+            "spec.kubelet.imageGCLowThresholdPercent: must be less than imageGCHighThresholdPercent, "
+            "which is 85 unless it is set, but is 90",
+        ),
+    ],
+)
+def test_a_threshold_that_contradicts_the_default_of_the_other_is_refused(kubelet, message):
+    """No kubelet would start, and each of its nodes would be bought in vain."""
+    problem = kubelet_finding(with_kubelet(kubelet), expressions_enabled=False)
+
+    assert problem is not None
+    assert (problem.reason, problem.message) == (INVALID, message)
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "family", "user_data"),
+    [
+        ({"imageGCHighThresholdPercent": 81}, "AL2023", ""),
+        ({"imageGCLowThresholdPercent": 84}, "AL2023", ""),
+        (HIGH_60, "AL2023", "spec: {kubelet: {config: {imageGCLowThresholdPercent: 50}}}"),
+        (HIGH_60, "AL2", "--kubelet-extra-args --image-gc-low-threshold=50"),
+        (LOW_90, "Bottlerocket", '[settings.kubernetes]\nimage-gc-high-threshold-percent = "95"'),
+        (HIGH_60, "Custom", ""),
+    ],
+)
+def test_a_threshold_is_accepted_where_the_other_may_fit(kubelet, family, user_data):
+    terms = [{"id": "ami-1"}]
+    obj = node_class(kubelet=kubelet, amiFamily=family, amiSelectorTerms=terms, userData=user_data)
+    checked = EC2NodeClass.model_validate(obj)
+
+    assert kubelet_finding(checked, expressions_enabled=False) is None
 
 
 @pytest.mark.parametrize("family", SIMPLE_FAMILIES)

@@ -63,6 +63,13 @@ _RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", "pid")
 _THRESHOLDS: Final = ("evictionHard", "evictionMinimumReclaim", "evictionSoft")
 _GRACE: Final = "evictionSoftGracePeriod"
 _HIGH, _LOW = "imageGCHighThresholdPercent", "imageGCLowThresholdPercent"
+_GC_DEFAULTS: Final = {_HIGH: 85, _LOW: 80}
+"""Percentages that the kubelet takes for thresholds that are not set."""
+_GC_NAMES: Final = {
+    _HIGH: re.compile(rf"{_HIGH}|image-gc-high-threshold", re.IGNORECASE),
+    _LOW: re.compile(rf"{_LOW}|image-gc-low-threshold", re.IGNORECASE),
+}
+"""The names of the thresholds in user data: field of KubeletConfiguration, and flag or Bottlerocket setting."""
 _PERCENT: Final = re.compile(r"\+?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)%")
 _FULL_PERCENT: Final = 100
 
@@ -101,7 +108,7 @@ def kubelet_finding(
         if (problem := expression_error(text))
     )
     problems = (
-        _finding(INVALID, invalid_settings(kubelet)),
+        _finding(INVALID, (*invalid_settings(kubelet), *_lone_thresholds(node_class))),
         _finding(
             EXPRESSIONS_DISABLED,
             [f"the feature gate NodeClassCEL is off, but expressions stand in {_listed(disabled)}"]
@@ -231,6 +238,29 @@ def _amounts(kubelet: Mapping[str, object]) -> Iterator[str]:
     high, low = _number(kubelet, _HIGH), _number(kubelet, _LOW)
     if high is not None and low is not None and high <= low:
         yield f"{FIELD}.{_HIGH}: must be more than {_LOW}, but {high} is not more than {low}"
+
+
+def _lone_thresholds(node_class: EC2NodeClass) -> Iterator[str]:
+    """Compare a threshold with the default of the other one, unless user data may set that.
+
+    The kubelet does not start if the high one is not above the low one.
+    """
+    kubelet = node_class.spec.kubelet
+    given = {name: _number(kubelet, name) for name in _GC_DEFAULTS}
+    missing = [name for name in _GC_DEFAULTS if kubelet.get(name) is None]
+    if TRAITS[node_class.ami_family].ignores_kubelet or len(missing) != 1:
+        return
+    (other,) = missing
+    (name,) = _GC_DEFAULTS.keys() - missing
+    values = {**_GC_DEFAULTS, name: given[name]}
+    high, low = values[_HIGH], values[_LOW]
+    if high is None or low is None or high > low:
+        return
+    if not _GC_NAMES[other].search(node_class.spec.user_data):
+        yield (
+            f"{FIELD}.{name}: must be {'more' if name == _HIGH else 'less'} than {other}, which is "
+            f"{_GC_DEFAULTS[other]} unless it is set, but is {given[name]}"
+        )
 
 
 def _threshold_finding(text: str) -> str:
