@@ -126,7 +126,13 @@ def predict_local_drift(
         catalogue = snapshot.catalogues.get(pool.name)
         types = None if catalogue is None else {it.name: it for it in catalogue.instance_types}
         local = local_drift(
-            migrated, with_hash(pool), types, now=now, node_class=node_class, rules=rules
+            migrated,
+            with_hash(pool),
+            types,
+            now=now,
+            state_node=snapshot.state_nodes_by_claim.get(claim.name),
+            node_class=node_class,
+            rules=rules,
         )
         predicted.append(PredictedDrift(claim=migrated, local=local))
     return tuple(predicted)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.contract import DriftOutcome
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.scheduling.instance_types import InstanceType
-    from karpenter_core.state.snapshot import Snapshot
+    from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = ["DriftController"]
 
@@ -230,7 +230,8 @@ class DriftController:
                             hashed[version] = _with_current_hash(pool)
                         pool = hashed[version]
                         types = self._types_of(pool.name, snapshot)
-                        local = self._local_drift(claim, pool, types, node_class, now)
+                        state_node = snapshot.state_nodes_by_claim.get(name)
+                        local = self._local_drift(claim, state_node, pool, types, node_class, now)
                         verdicts.append((claim, local))
             await asyncio.sleep(0)
         if failed.found:
@@ -240,6 +241,7 @@ class DriftController:
     def _local_drift(
         self,
         claim: NodeClaim,
+        state_node: StateNode | None,
         pool: NodePool,
         types: Mapping[str, InstanceType] | None,
         node_class: NodeClass | None,
@@ -250,6 +252,7 @@ class DriftController:
             pool,
             types,
             now=now,
+            state_node=state_node,
             node_class=node_class,
             found_at=self._type_found_at.get(claim.uid),
             rules=self._rules,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.scheduling.instance_types import InstanceType
+    from karpenter_core.state.snapshot import StateNode
 
 __all__ = [
     "TYPE_CHECK_AGE",
@@ -99,6 +100,7 @@ def local_drift(
     instance_types: Mapping[str, InstanceType] | None,
     *,
     now: datetime,
+    state_node: StateNode | None = None,
     node_class: NodeClass | None = None,
     found_at: datetime | None = None,
     rules: DriftRules | None = None,
@@ -106,12 +108,13 @@ def local_drift(
     """Compare a claim with its pool, its NodeClass and, when that is due, the catalogue.
 
     `instance_types` are those of the pool's catalogue by name, None while there is no catalogue; at
-    `found_at` the claim was last found there.
+    `found_at` the claim was last found there. `state_node` is the one of the claim.
     """
     rules = rules or DriftRules()
     if not is_true(claim.status.conditions, LAUNCHED):
         return LocalDrift(is_decided=True)
-    reason = _static_drift(claim, pool) or _requirements_drift(claim, pool, rules)
+    labels = _current_labels(claim, state_node)
+    reason = _static_drift(claim, pool) or _requirements_drift(labels, pool, rules)
     if reason:
         return LocalDrift(reason=reason, is_decided=True)
     is_due = is_type_check_due(claim, found_at, now=now)
@@ -154,9 +157,22 @@ def _static_drift(claim: NodeClaim, pool: NodePool) -> str:
     return NODE_POOL_DRIFTED
 
 
-def _requirements_drift(claim: NodeClaim, pool: NodePool, rules: DriftRules) -> str:
-    """Compare the pool's requirements with the claim's labels; a missing label has no value."""
-    labels = Requirements.from_labels(claim.metadata.labels, aliases=rules.aliases)
+def _current_labels(claim: NodeClaim, state_node: StateNode | None) -> Mapping[str, str]:
+    """Return the labels of a claim, without its reservation if that has ended.
+
+    The provider then labels the Node alone on-demand, and takes the reservation's labels from it.
+    """
+    labels = claim.metadata.labels
+    node_labels = labels if state_node is None else state_node.labels
+    if labels.get(CAPACITY_TYPE) != RESERVED or node_labels.get(CAPACITY_TYPE) != ON_DEMAND:
+        return labels
+    kept = {key: value for key, value in labels.items() if key in node_labels}
+    return {**kept, CAPACITY_TYPE: ON_DEMAND}
+
+
+def _requirements_drift(labels_now: Mapping[str, str], pool: NodePool, rules: DriftRules) -> str:
+    """Compare the pool's requirements with a claim's labels; a missing label has no value."""
+    labels = Requirements.from_labels(labels_now, aliases=rules.aliases)
     required = Requirements.from_specs(pool.spec.template.spec.requirements, aliases=rules.aliases)
     return "" if labels.compatible(required) else REQUIREMENTS_DRIFTED
 

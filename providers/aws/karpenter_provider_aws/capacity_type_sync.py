@@ -3,7 +3,7 @@
 EC2 does not stop instances that run in an on-demand reservation when it ends. With the old label,
 consolidation would go on to take such an instance for one that costs nothing. A provider writes
 Nodes alone: the labels of the NodeClaim stay as they were at launch, and the core reads those of
-the Node.
+the Node, for drift too.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.durations import Duration, NillableDuration
@@ -35,8 +36,14 @@ from karpenter_core.lifecycle.nodeclaim.drift import (
 from karpenter_core.lifecycle.nodepool.hashing import with_hash
 from karpenter_core.scheduling.instance_types import Offering
 from karpenter_core.scheduling.requirements import Requirements
-from karpenter_core.testing.builders import EPOCH, instance_type, node_pool, offering
-from karpenter_core.testing.state_builders import node_claim
+from karpenter_core.testing.builders import (
+    EPOCH,
+    instance_type,
+    node_pool,
+    offering,
+    requirement_spec,
+)
+from karpenter_core.testing.state_builders import node, node_and_claim, node_claim, synced_state
 
 YOUNG = EPOCH + timedelta(minutes=5)
 OLD = EPOCH + timedelta(hours=2)
@@ -257,6 +264,38 @@ def test_a_reserved_claim_may_go_on_as_on_demand(offerings, drifts):
     assert drift(running, node_pool(), types=types, now=OLD) == (
         "InstanceTypeNotFound" if drifts else ""
     )
+
+
+@pytest.mark.parametrize(
+    ("requirement", "drifts"),
+    [
+        (requirement_spec(CAPACITY_TYPE, "In", "reserved"), True),
+        (requirement_spec(CAPACITY_TYPE, "NotIn", "on-demand"), True),
+        (requirement_spec(RESERVATION, "In", "r-1"), True),
+        (requirement_spec(CAPACITY_TYPE, "In", "reserved", "on-demand"), False),
+    ],
+    ids=["reserved", "not on-demand", "the reservation", "both"],
+)
+def test_an_instance_whose_reservation_has_ended_drifts_where_on_demand_is_excluded(
+    requirement, drifts
+):
+    """The provider labels the Node alone: the claim keeps the labels of its launch."""
+    pool = node_pool(requirements=[requirement])
+    _, running = node_and_claim(capacity_type="reserved")
+    labels = {**running.metadata.labels, RESERVATION: "r-1"}
+    running = running.model_copy(
+        update={"metadata": running.metadata.model_copy(update={"labels": labels})}
+    )
+    reserved = node("node", claim=running)
+    ended = {**reserved.labels, CAPACITY_TYPE: "on-demand"}
+    del ended[RESERVATION]
+
+    def reason(labels) -> str:
+        snapshot = synced_state(running, replace(reserved, labels=labels)).snapshot()
+        return drift(running, pool, state_node=snapshot.state_nodes_by_claim["node"])
+
+    assert reason(reserved.labels) == ""
+    assert reason(ended) == ("RequirementsDrifted" if drifts else "")
 
 
 class TestCondition:
