@@ -21,7 +21,7 @@ from karpenter_provider_aws.families.images import image_for
 from karpenter_provider_aws.labels import PLACEMENT_GROUP_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.provider.catalogue import InstanceType
@@ -50,9 +50,12 @@ def drift_of(
     instance_type: InstanceType,
     instance: DescribedInstance,
     *,
+    has_ended: Callable[[str], bool],
     placement_group_id: str = "",
 ) -> DriftReason | None:
     """Return the first reason; None when the instance is as it should be.
+
+    `has_ended` tells whether the time of a reservation is over: its instances go on as on-demand.
 
     Raises:
         CloudProviderError: the NodeClass has not found what there is to compare with.
@@ -73,7 +76,8 @@ def drift_of(
     if instance.subnet_id not in {subnet.id for subnet in status.subnets}:
         return DriftReason.SUBNET
     reservations = {reservation.id for reservation in status.capacity_reservations}
-    if has_left_reservation(claim, instance, reservations):
+    is_outside = has_left_reservation(claim, instance, reservations)
+    if is_outside and not has_ended(instance.reservation_id):
         return DriftReason.CAPACITY_RESERVATION
     if claim.metadata.labels.get(PLACEMENT_GROUP_ID, "") != placement_group_id:
         return DriftReason.PLACEMENT_GROUP
@@ -85,8 +89,14 @@ class DriftDetector:
     """Answers `karpenter_detect_drift`; callable from any thread."""
 
     def __init__(
-        self, *, instances: InstanceFinder[DescribedInstance], types: CurrentInstanceTypes
+        self,
+        *,
+        instances: InstanceFinder[DescribedInstance],
+        types: CurrentInstanceTypes,
+        has_ended: Callable[[str], bool],
     ) -> None:
+        """`has_ended` is `ReservationReader.has_ended`."""
+        self._has_ended: Final = has_ended
         self._instances: Final = instances
         self._types: Final = types
 
@@ -111,7 +121,14 @@ class DriftDetector:
 
         def compare(claim: NodeClaim, instance: DescribedInstance) -> DriftReason | None:
             instance_type = _type_of(claim, types)
-            return drift_of(claim, node_class, instance_type, instance, placement_group_id=group_id)
+            return drift_of(
+                claim,
+                node_class,
+                instance_type,
+                instance,
+                has_ended=self._has_ended,
+                placement_group_id=group_id,
+            )
 
         return detect_drift(node_claims, self._instances, compare)
 

@@ -301,7 +301,11 @@ class InstanceParts:
             ),
             shifts=services.shifts.zones,
         )
-        self.drift: Final = DriftDetector(instances=self.instances, types=catalogue.types)
+        self.drift: Final = DriftDetector(
+            instances=self.instances,
+            types=catalogue.types,
+            has_ended=discovery.reservations.has_ended,
+        )
         self.partition_gate: Final = PartitionGate(
             reader=launch.reader, groups=discovery.placement_groups, nodes=context.nodes
         )

@@ -56,6 +56,7 @@ __all__ = [
 FIELD: Final = "spec.capacityReservationSelectorTerms"
 PAGE_SIZE: Final = 1000
 TTL: Final = timedelta(minutes=1)
+ENDS_TTL: Final = timedelta(hours=24)
 EXPIRES_BEFORE_END: Final = timedelta(minutes=40)
 """EC2 begins to end the instances of a capacity block half an hour before its end."""
 CAPACITY_BLOCK: Final = "capacity-block"
@@ -197,6 +198,7 @@ class ReservationReader:
         self._clock: Final = clock
         self._cache: Final[TtlCache[ReservationQuery, tuple[DescribedReservation, ...]]]
         self._cache = TtlCache(clock, TTL)
+        self._ends: Final[TtlCache[str, datetime]] = TtlCache(clock, ENDS_TTL)
         self.reservation_counts: Final = ReservationCounts(clock)
         self._log: FilteringBoundLogger = structlog.get_logger("aws.reservations")
 
@@ -229,11 +231,22 @@ class ReservationReader:
             if item.reservation_type == CAPACITY_BLOCK
         )
 
+    def has_ended(self, reservation_id: str) -> bool:
+        """Return whether the end of a reservation that was found of late has passed; never a call.
+
+        EC2 calls a reservation active, and its instances reserved, for up to an hour after its end.
+        """
+        end = self._ends.get(reservation_id)
+        return end is not None and end <= self._clock.now()
+
     def _answer(self, query: ReservationQuery) -> tuple[DescribedReservation, ...]:
         answer = self._cache.get(query)
         if answer is None:
             answer = tuple(self._usable(self._describe(query)))
             self.reservation_counts.record({item.id: item.available_instances for item in answer})
+            for item in answer:
+                if item.end_time is not None:
+                    self._ends.put(item.id, item.end_time)
             self._cache.put(query, answer)
         return answer
 

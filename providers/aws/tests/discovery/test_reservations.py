@@ -205,6 +205,23 @@ def test_an_expired_reservation_is_dropped_though_read_as_active(reservations, s
     assert reservations.find(terms).items == ()
 
 
+def test_a_reservation_has_ended_once_its_end_has_passed(reservations, stub, clock):
+    """Until the end moves; one that was never found, or has no end, has not ended."""
+    terms = [CapacityReservationTerm(id="cr-1"), CapacityReservationTerm(id="cr-2")]
+    by_id(stub, "cr-1", item("cr-1", EndDate=NOON + timedelta(minutes=2)))
+    by_id(stub, "cr-2", item("cr-2"))
+    reservations.find(terms)
+    assert not reservations.has_ended("cr-1")
+
+    clock.forward(minutes=10)
+    assert [reservations.has_ended(f"cr-{number}") for number in (1, 2, 3)] == [True, False, False]
+
+    by_id(stub, "cr-1", item("cr-1", EndDate=NOON + timedelta(hours=2)))
+    by_id(stub, "cr-2", item("cr-2"))
+    reservations.find(terms)
+    assert not reservations.has_ended("cr-1")
+
+
 def test_each_reservation_is_there_once():
     """Whichever terms found it."""
     twice = [read_reservation(item("cr-2")), read_reservation(item("cr-1"))] * 2

@@ -136,7 +136,12 @@ class Process:
             candidates=lambda: (*self.recent.all(), *self.nodes),
             shifts=lambda: self.shifted,
         )
-        self.drift = DriftDetector(instances=self.instances, types=self.offered)
+        self.ended_reservations = set()
+        self.drift = DriftDetector(
+            instances=self.instances,
+            types=self.offered,
+            has_ended=self.ended_reservations.__contains__,
+        )
 
     def types(self, node_class):
         """Return the types by name, as the core last listed them."""

@@ -153,6 +153,21 @@ def test_a_reservation_that_is_not_selected_any_more_is_drift(aws, clients, proc
     assert detect(claim, without) is None
 
 
+def test_an_instance_does_not_drift_because_its_reservation_has_ended(
+    aws, clients, process, detect
+):
+    """EC2 calls both active for up to an hour, then the instance goes on as on-demand."""
+    reservation = aws.reservations.add(instance_type="m5.large", zone="us-east-1a", total=5)
+    node_class = reserved_class(aws, clients, process, reservation)
+    wanted = claim_of("paid", (CAPACITY_TYPE, "reserved"))
+    claim = launched_claim(wanted, process.launch_one(wanted, node_class))
+    claim = with_labels(claim, **{CAPACITY_TYPE: "reserved"})
+    without = with_status(node_class, capacityReservations=[])
+    process.ended_reservations.add(reservation.id)
+
+    assert detect(claim, without) is None
+
+
 def test_a_placement_group_is_drift_either_way(aws, clients, process, claim, detect, node_class):
     """Case 37."""
     aws.placement_groups.add("apart", strategy="spread")
