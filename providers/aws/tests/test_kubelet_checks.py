@@ -351,18 +351,24 @@ LOW_90 = {"imageGCLowThresholdPercent": 90}
     [
         (
             HIGH_60,
-            "spec.kubelet.imageGCHighThresholdPercent: must be more than imageGCLowThresholdPercent, "
-            "which is 80 unless it is set, but is 60",
+            (
+                "spec.kubelet.imageGCHighThresholdPercent: must be more than imageGCLowThresholdPercent, "
+                "which is 80 unless it is set, but is 60"
+            ),
         ),
         (
             {"imageGCHighThresholdPercent": 80},
-            "spec.kubelet.imageGCHighThresholdPercent: must be more than imageGCLowThresholdPercent, "
-            "which is 80 unless it is set, but is 80",
+            (
+                "spec.kubelet.imageGCHighThresholdPercent: must be more than imageGCLowThresholdPercent, "
+                "which is 80 unless it is set, but is 80"
+            ),
         ),
         (
             LOW_90,
-            "spec.kubelet.imageGCLowThresholdPercent: must be less than imageGCHighThresholdPercent, "
-            "which is 85 unless it is set, but is 90",
+            (
+                "spec.kubelet.imageGCLowThresholdPercent: must be less than imageGCHighThresholdPercent, "
+                "which is 85 unless it is set, but is 90"
+            ),
         ),
     ],
 )
