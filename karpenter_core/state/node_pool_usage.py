@@ -16,8 +16,10 @@ from karpenter_core.api.labels import (
     INSTANCE_TYPE,
     MEMORY,
     NODES,
+    ON_DEMAND,
     PODS,
     PRICE_PER_HOUR,
+    RESERVED,
     SPOT,
     SPOT_SHARE,
     WELL_KNOWN,
@@ -82,7 +84,10 @@ def listed_types(claim: NodeClaim, catalogue: Catalogue | None) -> tuple[Instanc
 
 
 def node_price_amount(snapshot: Snapshot, state_node: StateNode, rates: Mapping[str, float]) -> int:
-    """Return the price of a node; of a claim that is not launched yet the highest it may have."""
+    """Return the price of a node; of a claim that is not launched yet the highest it may have.
+
+    A reserved node whose reservation has ended counts as on-demand: that is what it costs at most.
+    """
     catalogue = snapshot.catalogues.get(state_node.pool)
     claim = state_node.claim
     if claim is not None and not is_launched(state_node):
@@ -93,16 +98,19 @@ def node_price_amount(snapshot: Snapshot, state_node: StateNode, rates: Mapping[
             rates,
             well_known=WELL_KNOWN.union(*(item.requirements.keys() for item in types)),
         )
-    sold = (state_node.labels.get(ZONE, ""), state_node.labels.get(CAPACITY_TYPE, ""))
-    name = state_node.labels.get(INSTANCE_TYPE, "")
-    amounts = (
-        price_amount(offering.price, rates)
+    name, zone = state_node.labels.get(INSTANCE_TYPE, ""), state_node.labels.get(ZONE, "")
+    capacity_type = state_node.labels.get(CAPACITY_TYPE, "")
+    amounts = [
+        (offering.capacity_type, price_amount(offering.price, rates))
         for item in (() if catalogue is None else catalogue.instance_types)
         if item.name == name
         for offering in item.offerings
-        if (offering.zone, offering.capacity_type) == sold
-    )
-    return max(amounts, default=LARGEST_AMOUNT)
+        if offering.zone == zone
+    ]
+    own = [amount for kind, amount in amounts if kind == capacity_type]
+    if not own and capacity_type == RESERVED:  # its reservation is not offered any more
+        own = [amount for kind, amount in amounts if kind == ON_DEMAND]
+    return max(own, default=LARGEST_AMOUNT)
 
 
 def capacity_type_count(state_node: StateNode) -> str:

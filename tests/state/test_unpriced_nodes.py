@@ -8,12 +8,14 @@ import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, PRICE_PER_HOUR
 from karpenter_core.api.nodeclaim import RequirementSpec
+from karpenter_core.api.quantities import LARGEST_AMOUNT
 from karpenter_core.state.events import DeletionMarked, RegistrationSettled
 from karpenter_core.state.launch_limits import LaunchLimit, LaunchLimits, refused_pools
 from karpenter_core.state.node_pool_usage import (
     OTHER_NODES,
     SPOT_NODES,
     capacity_type_count,
+    node_price_amount,
     unpriced_node,
 )
 from karpenter_core.testing.builders import EPOCH, catalogue, instance_type, node_pool, offering
@@ -42,6 +44,28 @@ def test_a_node_of_another_type_is_named_unless_it_goes(marked):
         *node_and_claim("b", instance_type="known"),
     )
     assert unpriced(*objects, marked=marked) == ("" if marked else "a")
+
+
+@pytest.mark.parametrize(
+    ("capacity_type", "reserved_price", "amount"),
+    [
+        ("reserved", None, 2_000_000),
+        ("reserved", 0.5, 500_000),
+        ("spot", 0.5, LARGEST_AMOUNT),
+    ],
+)
+def test_a_reserved_node_without_its_reservation_counts_as_on_demand(
+    capacity_type, reserved_price, amount
+):
+    """Its instance goes on as on-demand; what became of another one is not known."""
+    reserved = [] if reserved_price is None else [offering("zone-a", "reserved", reserved_price)]
+    sold = instance_type(
+        "known", offerings=[*reserved, offering(price=2.0), offering("zone-b", price=9.0)]
+    )
+    objects = node_and_claim("a", instance_type="known", capacity_type=capacity_type)
+    snapshot = synced_state(POOL, *objects, catalogues={"default": catalogue(sold)}).snapshot()
+
+    assert node_price_amount(snapshot, snapshot.state_nodes[0], {"USD": 1.0}) == amount
 
 
 @pytest.mark.parametrize("rates", [{}, {"EUR": 1.1}])
