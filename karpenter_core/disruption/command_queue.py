@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.conditions import TRUE, find_condition
 from karpenter_core.api.interruptions import INTERRUPTION_REASONS
-from karpenter_core.api.labels import DISRUPTED_TAINT
+from karpenter_core.api.labels import DISRUPTED_TAINT, TERMINATION_TIMESTAMP
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON
+from karpenter_core.state.termination_deadline import has_stale_deadline
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -47,7 +48,10 @@ class StaleDisruptionMark:
     node: str
     """The node with the taint; empty when it has none."""
     claim: str
-    """The claim with the condition `DisruptionReason`; empty when it has none."""
+    """The claim with the condition `DisruptionReason` or a stale deadline; empty when it has none."""
+
+
+_NO_MARK: Final = StaleDisruptionMark(node="", claim="")
 
 
 def find_stale_marks(
@@ -56,7 +60,8 @@ def find_stale_marks(
     """Return the marks of commands that failed or whose process died.
 
     Nodes in the queue, and nodes marked for deletion for any reason, keep their marks. A claim
-    that is being interrupted keeps its reason: no command set it, and the deletion follows.
+    that is being interrupted keeps its reason: no command set it, and the deletion follows. The
+    deadline of a forced deletion that did not happen is a mark, too.
     """
     return StaleMarkFinder().find(snapshot, now=now, queued=queued)
 
@@ -83,15 +88,13 @@ class StaleMarkFinder:
             self._read_nodes(snapshot)
         stale_marks: list[StaleDisruptionMark] = []
         for state_node, found in self._marked:
-            mark = found
+            claim, mark = state_node.claim, found
             if state_node.provider_id in queued:
                 continue
-            if (
-                mark.claim
-                and state_node.claim is not None
-                and is_being_interrupted(state_node.claim, now)
-            ):
+            if mark.claim and claim is not None and is_being_interrupted(claim, now):
                 mark = replace(mark, claim="")
+            elif claim is not None and has_stale_deadline(claim, now):
+                mark = replace(mark, claim=claim.name)
             if mark.node or mark.claim:
                 stale_marks.append(mark)
         return tuple(stale_marks)
@@ -105,6 +108,8 @@ class StaleMarkFinder:
                 unmarked[state_node.name] = state_node
                 continue
             mark = find_stale_mark(state_node)
+            if mark is None and _may_have_stale_deadline(state_node):
+                mark = _NO_MARK
             if mark is None:
                 unmarked[state_node.name] = state_node
             else:
@@ -119,6 +124,16 @@ def is_being_interrupted(claim: NodeClaim, now: datetime) -> bool:
         return False
     since = reason.last_transition_time
     return since is not None and now - since < INTERRUPTION_GRACE
+
+
+def _may_have_stale_deadline(state_node: StateNode) -> bool:
+    """Tell whether a claim that is not being deleted has a deadline, which may become stale."""
+    claim = state_node.claim
+    return (
+        claim is not None
+        and not state_node.marked_for_deletion
+        and TERMINATION_TIMESTAMP in claim.metadata.annotations
+    )
 
 
 def find_stale_mark(state_node: StateNode) -> StaleDisruptionMark | None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import TRUE, find_condition
 from karpenter_core.api.interruptions import INTERRUPTING
-from karpenter_core.api.labels import TERMINATION_TIMESTAMP
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON
+from karpenter_core.errors import BadInputError
+from karpenter_core.state.termination_deadline import deadline_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from karpenter_core.api.nodeclaim import NodeClaim
 
 __all__ = ["is_interrupted_soon"]
@@ -31,9 +34,7 @@ def is_interrupted_soon(claim: NodeClaim | None, now: datetime) -> bool:
     if reason is None or reason.status != TRUE or reason.reason not in INTERRUPTING:
         return False
     try:
-        deadline = datetime.fromisoformat(claim.metadata.annotations.get(TERMINATION_TIMESTAMP, ""))
-    except ValueError:
+        deadline = deadline_of(claim)
+    except BadInputError:
         return False
-    return (
-        deadline if deadline.tzinfo is not None else deadline.replace(tzinfo=UTC)
-    ) - now <= INTERRUPTION_LEAD_TIME
+    return deadline is not None and deadline - now <= INTERRUPTION_LEAD_TIME

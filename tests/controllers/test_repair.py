@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from karpenter_core.api.labels import TERMINATION_TIMESTAMP
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.lifecycle.node.repair import summarise_node_health
@@ -126,6 +127,30 @@ def test_a_dead_node_says_that_its_repair_is_refused(tmp_path):
         await scene.settle(lambda: first not in names(scene.nodes()), seconds=240)
 
     run_controller(tmp_path, scenario)
+
+
+def test_a_node_that_recovers_from_a_refused_repair_keeps_no_deadline(tmp_path):
+    """A later deletion would bypass PodDisruptionBudgets and grace periods."""
+
+    async def scenario(scene):
+        _, (first,) = await grown(scene, 1, REPAIR)
+        (claim,) = names(scene.claims())
+        deletion = matching("DELETE", f"nodeclaims/{claim}")
+        refusal = RequestFault(matches=deletion, times=None, status=403)
+        scene.cluster.frontend.faults.add(refusal)
+        scene.cluster.kubelets.fail(first)
+        await scene.settle(lambda: has_deadline(scene), seconds=15 * 60)
+        scene.cluster.kubelets.heal(first)
+        await scene.settle(lambda: not has_deadline(scene), seconds=15 * 60)
+        scene.cluster.frontend.faults.remove(refusal)
+        assert names(scene.nodes()) == {first}
+
+    run_controller(tmp_path, scenario)
+
+
+def has_deadline(scene):
+    (claim,) = scene.claims()
+    return TERMINATION_TIMESTAMP in claim["metadata"].get("annotations", {})
 
 
 def test_a_claim_that_is_gone_before_its_repair_needs_none(tmp_path):

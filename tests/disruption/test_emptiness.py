@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.api.durations import NillableDuration
-from karpenter_core.api.labels import DO_NOT_DISRUPT
+from karpenter_core.api.labels import DO_NOT_DISRUPT, TERMINATION_TIMESTAMP
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, DRIFTED
 from karpenter_core.api.nodepool import Budget, Disruption
 from karpenter_core.disruption import command_queue
@@ -405,6 +405,35 @@ class TestStaleMarks:
         soon = EPOCH + INTERRUPTION_GRACE - timedelta(seconds=1)
         assert self.found(its_node, claim, now=soon) == [("web", "")]
         assert self.found(its_node, claim, now=EPOCH + INTERRUPTION_GRACE) == [("web", "web")]
+
+    @pytest.mark.parametrize("is_tainted", [True, False])
+    def test_the_deadline_of_a_forced_deletion_that_did_not_happen_is_a_mark(self, is_tainted):
+        """Repair and interruptions write it first; the deletion follows at once, or never."""
+        its_node, claim = self.with_deadline("2024-01-01T00:00:00Z", is_tainted=is_tainted)
+        at = datetime(2024, 1, 1, tzinfo=UTC)
+
+        soon = at + timedelta(minutes=10) - timedelta(seconds=1)
+        place = "web" if is_tainted else ""
+        assert self.found(its_node, claim, now=soon) == ([(place, "")] if is_tainted else [])
+        assert self.found(its_node, claim, now=at + timedelta(minutes=10)) == [(place, "web")]
+
+    @pytest.mark.parametrize("deadline", ["2024-01-02T00:00:00Z", "soon"])
+    def test_a_deadline_to_come_or_an_unreadable_one_is_kept(self, deadline):
+        its_node, claim = self.with_deadline(deadline)
+        assert self.found(its_node, claim, now=datetime(2024, 1, 1, tzinfo=UTC)) == []
+
+    def test_a_claim_that_is_being_deleted_keeps_its_deadline(self):
+        its_node, claim = self.with_deadline("2024-01-01T00:00:00Z")
+        at = datetime(2024, 1, 2, tzinfo=UTC)
+        metadata = claim.metadata.model_copy(update={"deletion_timestamp": at})
+        leaving = claim.model_copy(update={"metadata": metadata})
+        assert self.found(its_node, leaving, now=at) == []
+
+    def with_deadline(self, text, *, is_tainted=False):
+        its_node, claim = node_and_claim("web", taints=(self.TAINT,) if is_tainted else ())
+        annotations = {**claim.metadata.annotations, TERMINATION_TIMESTAMP: text}
+        metadata = claim.metadata.model_copy(update={"annotations": annotations})
+        return its_node, claim.model_copy(update={"metadata": metadata})
 
     def test_successive_snapshots_are_read_by_change(self, monkeypatch):
         """A mark is found when it comes, not when it is gone, and only changed nodes are read."""

@@ -37,10 +37,10 @@ from karpenter_core.disruption.plan import METHODS, methods_of
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.node.surge_move import asks_for_surge, early_refusal
 from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_at
-from karpenter_core.lifecycle.nodeclaim.termination import deadline_of
 from karpenter_core.state.node_identity import is_node_of
 from karpenter_core.state.request_predictions import RequestPredictions
 from karpenter_core.state.static_pools import is_static
+from karpenter_core.state.termination_deadline import deadline_of
 from karpenter_core.state.virtual_pods import virtual_count_key
 
 if TYPE_CHECKING:

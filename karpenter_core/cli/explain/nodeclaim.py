@@ -28,8 +28,8 @@ from karpenter_core.cli.explain.tables import NODE_CLAIM_STATES, NODE_STATES
 from karpenter_core.cli.missing_objects import missing_object
 from karpenter_core.controllers.provisioning.new_claims import CAUSE, DECISION
 from karpenter_core.disruption.pricing import NodePrices
-from karpenter_core.lifecycle.nodeclaim.termination import deadline_of
 from karpenter_core.state.static_pools import is_static
+from karpenter_core.state.termination_deadline import deadline_of
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -41,12 +41,14 @@ from karpenter_core.lifecycle.node.termination import (
     tainted_patch,
     undisrupted_patch,
 )
+from karpenter_core.lifecycle.nodeclaim.termination import without_deadline
 from karpenter_core.state.events import (
     DeletionMarked,
     DeletionUnmarked,
     NodesNominated,
     PodsDecided,
 )
+from karpenter_core.state.termination_deadline import has_stale_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -451,8 +453,13 @@ class CommandQueue:
         claim = snapshot.node_claims.get(mark.claim)
         if claim is None or claim.is_deleting:
             return
-        if not is_being_interrupted(claim, self._runtime.clock.now()):
-            await self._writer.write_claim(claim, without_condition(claim, DISRUPTION_REASON))
+        now = self._runtime.clock.now()
+        if is_being_interrupted(claim, now):
+            return
+        unmarked = without_condition(claim, DISRUPTION_REASON)
+        if has_stale_deadline(claim, now):
+            unmarked = without_deadline(unmarked)
+        await self._writer.write_claim(claim, unmarked)
 
     # -- drift back-off ----------------------------------------------------------------------------
 

@@ -34,9 +34,10 @@ from karpenter_core.lifecycle.claim_status import (
 from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
 from karpenter_core.lifecycle.nodeclaim.launch import exhausted_for, exhausted_offerings
 from karpenter_core.lifecycle.nodeclaim.registration import pool_uid_of
-from karpenter_core.lifecycle.nodeclaim.termination import deadline_of, with_deadline
+from karpenter_core.lifecycle.nodeclaim.termination import with_deadline
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.state.events import RegistrationSettled
+from karpenter_core.state.termination_deadline import deadline_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,8 +25,9 @@ from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.claim_status import metric_labels
 from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
-from karpenter_core.lifecycle.nodeclaim.termination import deadline_of, with_deadline
+from karpenter_core.lifecycle.nodeclaim.termination import with_deadline
 from karpenter_core.state.state_nodes import is_kept_by_others
+from karpenter_core.state.termination_deadline import deadline_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

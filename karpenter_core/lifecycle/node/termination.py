@@ -46,11 +46,11 @@ from karpenter_core.lifecycle.node.drain import drain_wave
 from karpenter_core.lifecycle.node.out_of_service import held_volumes, out_of_service_patch
 from karpenter_core.lifecycle.nodeclaim.termination import (
     INSTANCE_POLL,
-    deadline_of,
     expiring_notice,
 )
 from karpenter_core.state.pod_rules import is_drainable, undrained_pods
 from karpenter_core.state.taints import has_taint
+from karpenter_core.state.termination_deadline import deadline_of
 
 if TYPE_CHECKING:
     from datetime import datetime

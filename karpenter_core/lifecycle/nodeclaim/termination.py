@@ -12,7 +12,7 @@ from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
 from karpenter_core.api.labels import TERMINATION_FINALIZER, TERMINATION_TIMESTAMP
 from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING, REGISTERED
 from karpenter_core.api.notices import Notice, ObjectRef
-from karpenter_core.errors import AuthError, BadInputError, TerminationRefusedError
+from karpenter_core.errors import AuthError, TerminationRefusedError
 from karpenter_core.lifecycle.changes import LifecycleMetric, LifecycleStep, MetricUpdate
 from karpenter_core.lifecycle.claim_status import (
     condition_of,
@@ -36,7 +36,6 @@ __all__ = [
     "ClaimTermination",
     "TerminationAction",
     "claim_termination",
-    "deadline_of",
     "expiring_notice",
     "finished_step",
     "instance_terminating_step",
@@ -44,10 +43,10 @@ __all__ = [
     "with_deadline",
     "with_instance",
     "with_late_launch",
+    "without_deadline",
 ]
 
 INSTANCE_POLL: Final = timedelta(seconds=5)  # upstream default
-_UNIX_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 REFUSAL_REPEAT_INTERVAL: Final = timedelta(minutes=15)
 """The interval after which the same refusal to terminate an instance is repeated as an Event."""
 
@@ -155,28 +154,6 @@ def finished_step(claim: NodeClaim, *, now: datetime) -> LifecycleStep:
     )
 
 
-def deadline_of(claim: NodeClaim | None) -> datetime | None:
-    """Return the deadline after which the instance ends in any case; None without one.
-
-    One before 1970, such as Go's zero time, is that instant: grace periods are subtracted from it.
-
-    Raises:
-        BadInputError: the annotation is not an instant.
-    """
-    text = None if claim is None else claim.metadata.annotations.get(TERMINATION_TIMESTAMP)
-    if text is None or claim is None:
-        return None
-    try:
-        deadline = datetime.fromisoformat(text)
-        aware = deadline if deadline.tzinfo is not None else deadline.replace(tzinfo=UTC)
-        return max(aware.astimezone(UTC), _UNIX_EPOCH)
-    except (ValueError, OverflowError) as error:
-        raise BadInputError(
-            f'NodeClaim {claim.name}: annotation {TERMINATION_TIMESTAMP} is "{text}", '
-            "which is not an RFC 3339 instant"
-        ) from error
-
-
 def with_late_launch(claim: NodeClaim, ledger: LedgerView, now: datetime) -> NodeClaim:
     """Apply a launch that the claim does not name yet: its instance must end too.
 
@@ -191,6 +168,13 @@ def with_late_launch(claim: NodeClaim, ledger: LedgerView, now: datetime) -> Nod
 def with_deadline(claim: NodeClaim, deadline: datetime) -> NodeClaim:
     """Return the claim with the deadline after which its instance ends in any case."""
     annotations = {**claim.metadata.annotations, TERMINATION_TIMESTAMP: _rfc3339(deadline)}
+    return with_metadata(claim, annotations=annotations)
+
+
+def without_deadline(claim: NodeClaim) -> NodeClaim:
+    """Return the claim without a deadline: a deletion sets one of its own."""
+    annotations = dict(claim.metadata.annotations)
+    annotations.pop(TERMINATION_TIMESTAMP, None)
     return with_metadata(claim, annotations=annotations)
 
 

@@ -17,11 +17,11 @@ from karpenter_core.lifecycle.nodeclaim.launch import launched_claim
 from karpenter_core.lifecycle.nodeclaim.termination import (
     TerminationAction,
     claim_termination,
-    deadline_of,
     finished_step,
     instance_terminating_step,
 )
 from karpenter_core.state.events import LaunchCallFinished, LaunchCallStarted
+from karpenter_core.state.termination_deadline import deadline_of
 from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.state_builders import node, node_claim, synced_state
 from tests.lifecycle.nodeclaim.test_launch import Launched
