@@ -26,9 +26,9 @@ def deadline_of(claim: NodeClaim | None) -> datetime | None:
     Raises:
         BadInputError: the annotation is not an instant.
     """
-    text = None if claim is None else claim.metadata.annotations.get(TERMINATION_TIMESTAMP)
-    if text is None or claim is None:
+    if claim is None or TERMINATION_TIMESTAMP not in claim.metadata.annotations:
         return None
+    text = claim.metadata.annotations[TERMINATION_TIMESTAMP]
     try:
         deadline = datetime.fromisoformat(text)
         aware = deadline if deadline.tzinfo is not None else deadline.replace(tzinfo=UTC)
@@ -46,7 +46,7 @@ def has_stale_deadline(claim: NodeClaim, now: datetime) -> bool:
     Repair and interruptions write the deadline first. If the API server refuses the deletion or the
     process ends in between, a later deletion would not be graceful: its deadline would have passed.
     """
-    if claim.is_deleting or TERMINATION_TIMESTAMP not in claim.metadata.annotations:
+    if claim.is_deleting:
         return False
     try:
         deadline = deadline_of(claim)

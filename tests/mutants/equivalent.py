@@ -150,11 +150,6 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "await self._clock.sleep(min(wait, (10 / _RETRY_SECONDS)))",
     ): "the time between attempts is one second, of which ten are ten either way",
     (
-        "karpenter_core/lifecycle/nodeclaim/termination.py",
-        "deadline_of",
-        "if (text is None):",
-    ): "there is no text without a claim: only the type checker asks for the claim again",
-    (
         "karpenter_core/controllers/nodeclaim/drift.py",
         "DriftController._types_of",
         "if cached is None or cached[1] != catalogue.version:",
