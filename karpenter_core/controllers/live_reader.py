@@ -14,6 +14,14 @@ __all__ = ["LiveReader"]
 class LiveReader(Protocol):
     """Lists objects of one kind as they are now; implemented by the kind's informer."""
 
+    async def read_all(self) -> tuple[list[StateObject], list[InvalidObject]]:
+        """Return all objects, and those that cannot be parsed.
+
+        Raises:
+            ApiError: they could not be listed.
+        """
+        ...
+
     async def read_now(self, field_selector: str) -> tuple[list[StateObject], list[InvalidObject]]:
         """Return the selected objects, and those that cannot be parsed.
 

@@ -114,7 +114,12 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
         *_overlay_controllers(dependencies, writer),
         node_pools,
         ScheduleController(cluster_state=dependencies.cluster_state, runtime=runtime),
-        NodeClassController(writer=writer, providers=providers, runtime=runtime),
+        NodeClassController(
+            writer=writer,
+            providers=providers,
+            runtime=runtime,
+            claims=dependencies.informers[NODE_CLAIMS],
+        ),
         Provisioner(
             writer=writer,
             planner=dependencies.platform.planner,

@@ -20,6 +20,7 @@ from karpenter_core.controllers.nodeclass.controller import (
 )
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import CloudProviderError, InvalidError
+from karpenter_core.kube.wire.kind_codec import InvalidObject
 from karpenter_core.provider.contract import NodeClassResolution
 from karpenter_core.testing.state_builders import node_claim
 
@@ -93,7 +94,9 @@ def controller(retry_after, clock):
     runtime = ControllerRuntime(clock=clock, new_id=lambda: "id", metrics=Metrics())
     writer = SimpleNamespace(cluster_state=cluster_state, kube_writer=None, publish=print)
     return (
-        NodeClassController(writer=writer, providers=providers, runtime=runtime),
+        NodeClassController(
+            writer=writer, providers=providers, runtime=runtime, claims=LiveClaims()
+        ),
         cluster_state,
         providers,
     )
@@ -287,14 +290,28 @@ async def test_a_status_that_the_api_server_refuses_is_named():
     ]  # the condition is there already
 
 
-def leaving(claims):
+@dataclass
+class LiveClaims:
+    """The NodeClaims of the API server, and those that cannot be read."""
+
+    claims: list = field(default_factory=list)
+    unreadable: list = field(default_factory=list)
+
+    async def read_all(self):
+        return self.claims, self.unreadable
+
+
+FINALIZERS = ("example.com/termination", "example.org/other")
+
+
+def leaving(claims, live=None, finalizers=FINALIZERS):
     """Return the controller of a NodeClass that is being deleted, and what it does."""
     group, kind, name = KEY
     ref = NodeClassRef(group=group, kind=kind, name=name)
     metadata = ObjectMeta(
         name=name,
         uid="u-1",
-        finalizers=("example.com/termination", "example.org/other"),
+        finalizers=finalizers,
         deletion_timestamp=datetime(2030, 1, 1, tzinfo=UTC),
     )
     cluster_state = OneClassState(
@@ -307,7 +324,9 @@ def leaving(claims):
     writer = SimpleNamespace(
         cluster_state=cluster_state, kube_writer=writes, publish=notices.append
     )
-    subject = NodeClassController(writer=writer, providers=providers, runtime=runtime)
+    subject = NodeClassController(
+        writer=writer, providers=providers, runtime=runtime, claims=live or LiveClaims()
+    )
     return subject, providers, writes, notices
 
 
@@ -333,6 +352,36 @@ async def test_a_deleted_node_class_waits_for_its_claims_and_says_so(count, told
     assert notice.message == f"Waiting on NodeClaim termination for {told}"
 
 
+async def test_a_deleted_node_class_waits_for_a_claim_that_the_watch_has_not_shown():
+    group, kind, name = KEY
+    ref = NodeClassRef(group=group, kind=kind, name=name)
+    live = LiveClaims(
+        claims=[
+            node_claim("late", node_class_ref=ref),
+            node_claim("else", node_class_ref=ref.model_copy(update={"name": "else"})),
+        ]
+    )
+    subject, providers, _, notices = leaving([], live)
+
+    outcome = await subject.reconcile(KEY)
+
+    assert (outcome.requeue_after, providers.finalized) == (10, [])
+    assert [each.message for each in notices] == ["Waiting on NodeClaim termination for late"]
+
+
+async def test_a_deleted_node_class_waits_for_a_claim_that_cannot_be_read():
+    """Its node may run on what the provider would delete."""
+    unreadable = InvalidObject(
+        kind="NodeClaim", name="odd", message="spec: Input should be an object"
+    )
+    subject, providers, _, notices = leaving([], LiveClaims(unreadable=[unreadable]))
+
+    outcome = await subject.reconcile(KEY)
+
+    assert (outcome.requeue_after, providers.finalized) == (10, [])
+    assert [each.message for each in notices] == ["Waiting on NodeClaim termination for odd"]
+
+
 async def test_a_deleted_node_class_without_claims_is_cleaned_up_and_removed():
     """Of the finalizers only ours goes."""
     subject, providers, writes, notices = leaving([])
@@ -342,3 +391,17 @@ async def test_a_deleted_node_class_without_claims_is_cleaned_up_and_removed():
     assert providers.finalized == ["web"]
     assert writes.bodies == [{"metadata": {"finalizers": ["example.org/other"]}}]
     assert notices == []
+
+
+async def test_a_deleted_node_class_without_our_finalizer_is_left_alone():
+    """It was cleaned up, and another controller keeps it."""
+    subject, providers, writes, notices = leaving([], finalizers=FINALIZERS[1:])
+
+    outcome = await subject.reconcile(KEY)
+
+    assert (outcome.requeue_after, providers.finalized, writes.bodies, notices) == (
+        None,
+        [],
+        [],
+        [],
+    )

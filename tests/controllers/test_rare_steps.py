@@ -16,11 +16,6 @@ from karpenter_core.controllers.interruption.controller import _add_new, _rememb
 from karpenter_core.controllers.node.health import NodeHealthController
 from karpenter_core.controllers.node.surge_moves import SurgeMoves
 from karpenter_core.controllers.nodeclaim import termination as terminator
-from karpenter_core.controllers.nodeclass import controller as node_classes
-from karpenter_core.controllers.nodeclass.controller import (
-    IN_USE_RETRY_SECONDS,
-    NodeClassController,
-)
 from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
 from karpenter_core.controllers.provisioning.provisioner import Provisioner
 from karpenter_core.controllers.reconciling.reconciler import ReconcileResult
@@ -167,42 +162,6 @@ async def test_a_buffer_whose_pods_cannot_be_read_is_tried_again(
     )
     result = await CapacityBufferController.reconcile(controller, "default/web")
     assert result.back_off is backs_off
-
-
-@pytest.mark.parametrize(
-    ("has_finalizer", "users", "is_finalized", "seconds"),
-    [
-        (False, (), False, None),
-        (True, ("web",), False, IN_USE_RETRY_SECONDS),
-        (True, (), True, None),
-    ],
-)
-async def test_a_node_class_is_let_go_after_its_claims(
-    monkeypatch, has_finalizer, users, is_finalized, seconds
-):
-    monkeypatch.setattr(node_classes, "termination_finalizer", lambda _class: "ours")
-    monkeypatch.setattr(node_classes, "_claims_using", lambda _snapshot, _key: users)
-    monkeypatch.setattr(node_classes, "_waiting_for", lambda _class, _users: "notice")
-    done = []
-
-    async def finalize(_node_class):
-        done.append("provider")
-
-    async def patch(_node_class, body):
-        done.append(body["metadata"]["finalizers"])
-
-    controller = SimpleNamespace(
-        _cluster_state=SimpleNamespace(snapshot=lambda: None),
-        _log=SimpleNamespace(info=lambda *_, **__: None),
-        _writer=SimpleNamespace(publish=done.append),
-        _providers=SimpleNamespace(finalize_node_class=finalize),
-        _patch=patch,
-    )
-    finalizers = ("other", "ours") if has_finalizer else ("other",)
-    node_class = SimpleNamespace(name="n", metadata=SimpleNamespace(finalizers=finalizers))
-    result = await NodeClassController._finalize(controller, "key", node_class)
-    assert result.requeue_after == seconds
-    assert done == (["provider", ["other"]] if is_finalized else ["notice"] if users else [])
 
 
 @pytest.mark.parametrize(

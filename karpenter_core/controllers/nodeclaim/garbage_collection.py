@@ -10,7 +10,7 @@ import asyncio
 from datetime import timedelta
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
@@ -48,25 +48,15 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
-    from karpenter_core.kube.wire.kind_codec import InvalidObject
     from karpenter_core.lifecycle.nodeclaim.garbage_collection import ClaimWithoutInstance
     from karpenter_core.provider.contract import InstanceListing
     from karpenter_core.provider.host.facade import Providers
-    from karpenter_core.state.events import StateObject
 
 __all__ = ["GarbageCollectionController"]
 
 BATCH_SIZE: Final = 20  # upstream default
 REMEMBERED_CLAIMS: Final = 50_000
 """The number of claim UIDs that are remembered, to identify surplus of our own launches."""
-
-
-class LiveClaimReader(Protocol):
-    """Lists claims from the API server; implemented by the informer of NodeClaims."""
-
-    async def read_all(self) -> tuple[list[StateObject], list[InvalidObject]]:
-        """Return all current claims, and those that cannot be parsed."""
-        ...
 
 
 @final
@@ -80,7 +70,7 @@ class GarbageCollectionController:
         providers: Providers,
         runtime: ControllerRuntime,
         freshness: FreshnessGuard,
-        claims: LiveClaimReader,
+        claims: LiveReader,
         pods: LiveReader,
     ) -> None:
         self._pods = pods

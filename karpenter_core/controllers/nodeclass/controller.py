@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from karpenter_core.api.conditions import READY, UNKNOWN, ConditionRules, find_condition
+from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.notices import Notice
 from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
 from karpenter_core.controllers.reconciling.reconciler import (
@@ -37,13 +38,12 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.conditions import Condition, ConditionStatus
-    from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.controllers.live_reader import LiveReader
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.provider.contract import NodeClassResolution
     from karpenter_core.provider.host.facade import Providers
-    from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
     "NodeClassController",
@@ -70,9 +70,15 @@ class NodeClassController:
     """The controller `nodeclass`."""
 
     def __init__(
-        self, *, writer: ObjectWriter, providers: Providers, runtime: ControllerRuntime
+        self,
+        *,
+        writer: ObjectWriter,
+        providers: Providers,
+        runtime: ControllerRuntime,
+        claims: LiveReader,
     ) -> None:
         self._writer = writer
+        self._claims = claims
         self._cluster_state = writer.cluster_state
         self._providers = providers
         self._runtime = runtime
@@ -163,7 +169,7 @@ class NodeClassController:
         if not annotations or annotations.items() <= node_class.metadata.annotations.items():
             return
         if not is_hash_current(node_class, annotations):
-            for claim in _claims_using(self._cluster_state.snapshot(), key):
+            for claim in _claims_using(self._shown_claims(), key):
                 if not claim.is_deleting:
                     migrated = with_migrated_hash(claim, node_class, annotations)
                     await self._writer.write_claim(claim, migrated)
@@ -173,7 +179,10 @@ class NodeClassController:
         finalizer = termination_finalizer(node_class)
         if finalizer not in node_class.metadata.finalizers:
             return DONE
-        users = _claims_using(self._cluster_state.snapshot(), key)
+        shown = _claims_using(self._shown_claims(), key)
+        users = [claim.name for claim in shown]
+        if not users:  # as far as the watch tells, which may be behind
+            users = await self._live_claims_using(key)
         if users:
             self._log.info(
                 "nodeclass is deleted after its nodeclaims",
@@ -188,6 +197,18 @@ class NodeClassController:
             await self._patch(node_class, {"metadata": {"finalizers": kept or None}})
             self._log.info("finalized nodeclass", name=node_class.name)
         return DONE
+
+    def _shown_claims(self) -> Iterable[NodeClaim]:
+        return self._cluster_state.snapshot().node_claims.values()
+
+    async def _live_claims_using(self, key: NodeClassKey) -> list[str]:
+        """Return the names of the claims of a NodeClass that the API server has.
+
+        One that cannot be read may be among them, and its node may run on what the provider would delete.
+        """
+        claims, unreadable = await self._claims.read_all()
+        users = _claims_using((each for each in claims if isinstance(each, NodeClaim)), key)
+        return [*(claim.name for claim in users), *(each.name for each in unreadable)]
 
     async def _write_status(self, node_class: NodeClass, resolution: NodeClassResolution) -> None:
         before = node_class.status.model_dump(mode="json", exclude_none=True)
@@ -249,16 +270,16 @@ def _period(resolution: NodeClassResolution) -> timedelta:
     return min(max(resolution.retry_after, MIN_PERIOD), RESOLVE_PERIOD)
 
 
-def _claims_using(snapshot: Snapshot, key: NodeClassKey) -> list[NodeClaim]:
+def _claims_using(claims: Iterable[NodeClaim], key: NodeClassKey) -> list[NodeClaim]:
     return [
         claim
-        for claim in snapshot.node_claims.values()
+        for claim in claims
         if (ref := claim.spec.node_class_ref) and (ref.group, ref.kind, ref.name) == key
     ]
 
 
-def _waiting_for(node_class: NodeClass, users: list[NodeClaim]) -> Notice:
-    names = sorted(claim.name for claim in users)
+def _waiting_for(node_class: NodeClass, users: list[str]) -> Notice:
+    names = sorted(users)
     listed = ", ".join(names[:MAX_NAMES])
     more = len(names) - MAX_NAMES
     return Notice(
