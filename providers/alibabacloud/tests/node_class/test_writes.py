@@ -40,6 +40,9 @@ class ApiServer:
     def subscribe(self, *_args):
         return None
 
+    async def read_all(self):
+        return list(self.node_claims.values()), []
+
     async def patch(self, _resource, name, body, *, subresource="", resource_version=""):
         node_class = self.node_classes[GROUP, KIND, name]
         assert resource_version == node_class.metadata.resource_version
@@ -92,6 +95,7 @@ def controller(process, server):
         ),
         providers=Hooks(process),
         runtime=ControllerRuntime(clock=process.clock, new_id=lambda: "id", metrics=Metrics()),
+        claims=server,
     )
 
 
