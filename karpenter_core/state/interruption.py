@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.conditions import TRUE, find_condition
 from karpenter_core.api.interruptions import INTERRUPTING
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON
-from karpenter_core.errors import BadInputError
-from karpenter_core.state.termination_deadline import deadline_of
+from karpenter_core.state.termination_deadline import readable_deadline
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,8 +32,5 @@ def is_interrupted_soon(claim: NodeClaim | None, now: datetime) -> bool:
     reason = find_condition(claim.status.conditions, DISRUPTION_REASON)
     if reason is None or reason.status != TRUE or reason.reason not in INTERRUPTING:
         return False
-    try:
-        deadline = deadline_of(claim)
-    except BadInputError:
-        return False
+    deadline = readable_deadline(claim)
     return deadline is not None and deadline - now <= INTERRUPTION_LEAD_TIME

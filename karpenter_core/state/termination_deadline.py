@@ -11,7 +11,7 @@ from karpenter_core.errors import BadInputError
 if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
 
-__all__ = ["deadline_of", "has_stale_deadline"]
+__all__ = ["deadline_of", "has_stale_deadline", "readable_deadline"]
 
 _UNIX_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MAX_RETRIES_TIME: Final = timedelta(minutes=10)
@@ -40,16 +40,19 @@ def deadline_of(claim: NodeClaim | None) -> datetime | None:
         ) from error
 
 
+def readable_deadline(claim: NodeClaim) -> datetime | None:
+    """Return the deadline of a claim (`deadline_of`); None if it has none that can be read."""
+    try:
+        return deadline_of(claim)
+    except BadInputError:
+        return None
+
+
 def has_stale_deadline(claim: NodeClaim, now: datetime) -> bool:
     """Tell whether the deadline of a claim is of a forced deletion that did not happen.
 
     Repair and interruptions write the deadline first. If the API server refuses the deletion or the
     process ends in between, a later deletion would not be graceful: its deadline would have passed.
     """
-    if claim.is_deleting:
-        return False
-    try:
-        deadline = deadline_of(claim)
-    except BadInputError:
-        return False
+    deadline = None if claim.is_deleting else readable_deadline(claim)
     return deadline is not None and now - deadline >= _MAX_RETRIES_TIME

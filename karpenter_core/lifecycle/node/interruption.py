@@ -19,7 +19,6 @@ from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, R
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, REGISTERED
 from karpenter_core.api.notices import Notice, node_ref
 from karpenter_core.errors import (
-    BadInputError,
     ExhaustedScope,
     InsufficientCapacityError,
     OfferingKey,
@@ -37,7 +36,7 @@ from karpenter_core.lifecycle.nodeclaim.registration import pool_uid_of
 from karpenter_core.lifecycle.nodeclaim.termination import with_deadline
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.state.events import RegistrationSettled
-from karpenter_core.state.termination_deadline import deadline_of
+from karpenter_core.state.termination_deadline import readable_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -261,10 +260,7 @@ def _with_earlier_deadline(
     )
     if deadline is None:
         return claim
-    try:
-        own = deadline_of(claim)
-    except BadInputError:
-        own = None
+    own = readable_deadline(claim)
     period = claim.spec.termination_grace_period
     if own is None and period is not None:
         own = (claim.metadata.deletion_timestamp or now) + period.timedelta

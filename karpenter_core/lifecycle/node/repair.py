@@ -27,7 +27,7 @@ from karpenter_core.lifecycle.claim_status import metric_labels
 from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
 from karpenter_core.lifecycle.nodeclaim.termination import with_deadline
 from karpenter_core.state.state_nodes import is_kept_by_others
-from karpenter_core.state.termination_deadline import deadline_of
+from karpenter_core.state.termination_deadline import readable_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -301,10 +301,7 @@ def _is_next_in_small_pool(
 
 def _due_now(claim: NodeClaim, now: datetime) -> NodeClaim:
     """Return the claim with a deadline that has passed; a later one is replaced."""
-    try:
-        deadline = deadline_of(claim)
-    except BadInputError:
-        deadline = None
+    deadline = readable_deadline(claim)
     return claim if deadline is not None and deadline < now else with_deadline(claim, now)
 
 

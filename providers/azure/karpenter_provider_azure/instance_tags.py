@@ -39,7 +39,6 @@ CLAIM_UID_TAG: Final = f"{GROUP}_nodeclaim-uid"
 CLAIM_NAME_TAG: Final = f"{GROUP}_nodeclaim"
 """The name of the claim, if it is not in the name of the virtual machine: it is long, or has dots."""
 
-
 _OWN_KEYS: Final = frozenset(
     {CLUSTER_TAG, NODE_POOL_TAG, CLAIM_UID_TAG, CLAIM_NAME_TAG, AKS_MACHINE_NODE_CLAIM_TAG}
 )
