@@ -246,21 +246,19 @@ def _lone_thresholds(node_class: EC2NodeClass) -> Iterator[str]:
     The kubelet does not start if the high one is not above the low one.
     """
     kubelet = node_class.spec.kubelet
-    given = {name: _number(kubelet, name) for name in _GC_DEFAULTS}
-    missing = [name for name in _GC_DEFAULTS if kubelet.get(name) is None]
-    if TRAITS[node_class.ami_family].ignores_kubelet or len(missing) != 1:
+    if TRAITS[node_class.ami_family].ignores_kubelet:
         return
-    (other,) = missing
-    (name,) = _GC_DEFAULTS.keys() - missing
-    values = {**_GC_DEFAULTS, name: given[name]}
-    high, low = values[_HIGH], values[_LOW]
-    if high is None or low is None or high > low:
-        return
-    if not _GC_NAMES[other].search(node_class.spec.user_data):
-        yield (
-            f"{FIELD}.{name}: must be {'more' if name == _HIGH else 'less'} than {other}, which is "
-            f"{_GC_DEFAULTS[other]} unless it is set, but is {given[name]}"
-        )
+    for name, other in ((_HIGH, _LOW), (_LOW, _HIGH)):
+        percent, default = _number(kubelet, name), _GC_DEFAULTS[other]
+        if percent is None or kubelet.get(other) is not None:
+            continue
+        if (percent > default) if name == _HIGH else (percent < default):
+            continue
+        if not _GC_NAMES[other].search(node_class.spec.user_data):
+            yield (
+                f"{FIELD}.{name}: must be {'more' if name == _HIGH else 'less'} than {other}, which "
+                f"is {default} unless it is set, but is {percent}"
+            )
 
 
 def _threshold_finding(text: str) -> str:
