@@ -49,3 +49,13 @@ def test_all_of_many_go_at_last():
     assert watch.deletable(names, set(), complete=True, now=NOW + 30 * MINUTE) == tuple(
         sorted(names)
     )
+
+
+def test_an_entry_whose_deletion_failed_comes_last_until_it_is_gone():
+    watch = OrphanTracker(grace=MINUTE)
+    watch.deletable({"a", "b"}, set(), complete=True, now=NOW)
+    watch.note_failed("a")
+    assert watch.deletable({"a", "b"}, set(), complete=True, now=NOW + MINUTE) == ("b", "a")
+    watch.deletable({"b"}, set(), complete=True, now=NOW + MINUTE)
+    watch.deletable({"a", "b"}, set(), complete=True, now=NOW + MINUTE)
+    assert watch.deletable({"a", "b"}, set(), complete=True, now=NOW + 2 * MINUTE) == ("a", "b")

@@ -42,11 +42,12 @@ class OrphanTracker:
         self._floor: Final = floor
         self._lock: Final = threading.Lock()
         self._unused_since: Final[dict[str, datetime]] = {}
+        self._failed: Final[set[str]] = set()
 
     def deletable(
         self, existing: Collection[str], used: Collection[str], *, complete: bool, now: datetime
     ) -> tuple[str, ...]:
-        """Return the resources that may be deleted now, sorted.
+        """Return the resources that may be deleted now, sorted, those of `note_failed` last.
 
         `complete` is False if any part of either listing could not be read.
         """
@@ -56,6 +57,7 @@ class OrphanTracker:
             unused = set(existing) - set(used)
             for thing in [thing for thing in self._unused_since if thing not in unused]:
                 del self._unused_since[thing]
+            self._failed.intersection_update(unused)
             for thing in unused:
                 self._unused_since.setdefault(thing, now)
             ripe = self._unused_for(self._grace, now)
@@ -63,5 +65,14 @@ class OrphanTracker:
                 return self._unused_for(self._long_grace, now)
             return ripe
 
+    def note_failed(self, thing: str) -> None:
+        """Put a resource whose deletion failed behind the others, while it is unused.
+
+        So one that can never be deleted holds up no other, although a failure ends the deletions.
+        """
+        with self._lock:
+            self._failed.add(thing)
+
     def _unused_for(self, grace: timedelta, now: datetime) -> tuple[str, ...]:
-        return tuple(sorted(t for t, since in self._unused_since.items() if now - since >= grace))
+        things = (t for t, since in self._unused_since.items() if now - since >= grace)
+        return tuple(sorted(things, key=lambda thing: (thing in self._failed, thing)))

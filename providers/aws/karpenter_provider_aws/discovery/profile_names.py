@@ -1,4 +1,4 @@
-"""Names instance profiles, and selects the unused ones.
+"""Names instance profiles, and tells the cluster's own.
 
 Pure functions of values: names, paths and tags of the profiles that the provider creates.
 """
@@ -18,7 +18,7 @@ from karpenter_provider_aws.labels import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "InstanceProfile",
@@ -26,8 +26,8 @@ __all__ = [
     "profile_name",
     "profile_path",
     "profile_tags",
+    "profiles_below",
     "role_name",
-    "unused_profiles",
 ]
 
 _VALID_NAME: Final = re.compile(r"[\w+=,.@-]{1,128}", re.ASCII)
@@ -79,16 +79,9 @@ def role_name(role: str) -> str:
     return role.rpartition("/")[2] or role
 
 
-def unused_profiles(
-    profiles: Collection[InstanceProfile], *, prefix: str, keep: Collection[str]
-) -> tuple[str, ...]:
-    """Return the names of the profiles below a path that are not to be kept, sorted.
-
-    A profile outside of the path is never among them, whatever listing it comes from.
-    """
-    return tuple(
-        sorted(p.name for p in profiles if p.path.startswith(prefix) and p.name not in keep)
-    )
+def profiles_below(profiles: Iterable[InstanceProfile], prefix: str) -> list[InstanceProfile]:
+    """Return the profiles whose path begins with a prefix, whatever listing they come from."""
+    return [profile for profile in profiles if profile.path.startswith(prefix)]
 
 
 def _digest(text: str) -> int:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import CloudProviderError, ThrottledError
 from karpenter_core.provider.kit.orphans import OrphanTracker
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_already_there, is_not_found
@@ -22,8 +22,8 @@ from karpenter_provider_aws.discovery.profile_names import (
     profile_name,
     profile_path,
     profile_tags,
+    profiles_below,
     role_name,
-    unused_profiles,
 )
 from karpenter_provider_aws.labels import CLUSTER_TAG_PREFIX
 from karpenter_provider_aws.paging import ending_pages
@@ -133,7 +133,7 @@ class InstanceProfiles:
             return
         region = self._clients.region
         prefix = profile_path(cluster=self._cluster, region=region, uid=node_class.uid)
-        names = unused_profiles(self._list(prefix), prefix=prefix, keep=())
+        names = sorted(profile.name for profile in self._list(prefix))
         legacy = legacy_profile_name(
             cluster=self._cluster, region=region, node_class=node_class.name
         )
@@ -153,23 +153,19 @@ class InstanceProfiles:
         if self._isolated:
             return ()
         prefix = profile_path(cluster=self._cluster, region=self._clients.region)
-        profiles = [p for p in self._list(prefix) if p.path.startswith(prefix)]
-        keep = {*used, *(p.name for p in profiles if self.is_protected(p.name))}
+        names = [profile.name for profile in self._list(prefix)]
+        keep = {*used, *(name for name in names if self.is_protected(name))}
         keep |= self._used_by_instances()
-        removable = self._orphans.deletable(
-            [profile.name for profile in profiles],
-            keep,
-            complete=complete,
-            now=self._clock.now(),
-        )
-        names = unused_profiles(
-            [profile for profile in profiles if profile.name in removable],
-            prefix=prefix,
-            keep=keep,
-        )
-        for name in names:
-            self.remove(name)
-        return names
+        removable = self._orphans.deletable(names, keep, complete=complete, now=self._clock.now())
+        for name in removable:
+            try:
+                self.remove(name)
+            except ThrottledError:
+                raise
+            except CloudProviderError:
+                self._orphans.note_failed(name)
+                raise
+        return removable
 
     def remove(self, name: str) -> None:
         """Take the role out of a profile and delete it; one that is not there is fine.
@@ -276,9 +272,8 @@ class InstanceProfiles:
             pages = self._clients.iam.get_paginator("list_instance_profiles").paginate(
                 PathPrefix=prefix
             )
-            return [
-                _profile(item) for page in ending_pages(pages) for item in page["InstanceProfiles"]
-            ]
+            items = (item for page in ending_pages(pages) for item in page["InstanceProfiles"])
+            return profiles_below(map(_profile, items), prefix)
 
 
 @contextmanager

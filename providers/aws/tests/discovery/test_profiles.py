@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from unittest.mock import patch
 
 import pytest
 from botocore.exceptions import ClientError
@@ -22,8 +23,8 @@ from karpenter_provider_aws.discovery.profile_names import (
     legacy_profile_name,
     profile_name,
     profile_path,
+    profiles_below,
     role_name,
-    unused_profiles,
 )
 from karpenter_provider_aws.discovery.profiles import InstanceProfiles
 from providers.aws.tests.discovery.moto_world import call_log, refused
@@ -326,6 +327,23 @@ def test_unused_profiles_alone_are_collected(make_profiles, iam, clock):
     assert names(iam) == {current, claimed, protected, foreign, "elsewhere"}
 
 
+def test_a_profile_that_cannot_be_removed_holds_up_no_other(profiles, iam, clock):
+    """Such as one that somebody's policy protects: the next round begins with the others."""
+    made = [profiles.ensure(node_class(uid=f"uid-{i}", name=f"class-{i}")) for i in range(2)]
+    protected, other = sorted(made)
+    clock.forward(hours=1)
+    profiles.collect([], complete=True)
+    clock.forward(minutes=30)
+    refusal = ClientError({"Error": {"Code": "AccessDenied"}}, "DeleteInstanceProfile")
+    with (
+        patch.object(iam, "delete_instance_profile", side_effect=refusal),
+        pytest.raises(AuthError),
+    ):
+        profiles.collect([], complete=True)
+    assert names(iam) == set(made)
+    assert profiles.collect([], complete=True) == (other, protected)
+
+
 def test_nothing_is_collected_that_is_used_again(profiles, clock):
     """Between the pass that found it unused and the next."""
     name = profiles.ensure(node_class())
@@ -341,11 +359,10 @@ def test_a_path_that_is_not_ours_is_never_touched():
     listed = [
         InstanceProfile(name="b", path="/karpenter/us-east-1/blue/uid-1/"),
         InstanceProfile(name="a", path="/karpenter/us-east-1/blue/uid-2/"),
-        InstanceProfile(name="kept", path="/karpenter/us-east-1/blue/uid-2/"),
         InstanceProfile(name="foreign", path="/karpenter/us-east-1/blue-2/uid-1/"),
         InstanceProfile(name="root", path="/"),
     ]
-    assert unused_profiles(listed, prefix=profile_path(**PLACE), keep={"kept"}) == ("a", "b")
+    assert profiles_below(listed, profile_path(**PLACE)) == listed[:2]
 
 
 def test_a_missing_permission_names_the_call(profiles, iam):

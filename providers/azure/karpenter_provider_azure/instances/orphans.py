@@ -60,8 +60,6 @@ class _Kind:
     """Lists all of the resource group."""
     is_attached: Callable[[JsonMapping], bool]
     tracker: OrphanTracker = field(default_factory=OrphanTracker)
-    failed: set[str] = field(default_factory=set[str])
-    """Ids of leftovers whose last deletion was not answered or not permitted."""
 
 
 class _Leftover(NamedTuple):
@@ -173,20 +171,15 @@ class OrphanCollector:
         return users | {each.lower() for vm in listing.vms for each in vm.interfaces}
 
     def _delete_all(self, kind: _Kind, ids: Mapping[str, str]) -> None:
-        """Delete leftovers up to the first failure; those that failed before come last.
-
-        So one that fails each time holds up no other.
-        """
-        kind.failed.intersection_update(ids)
-        for key in sorted(ids, key=lambda each: (each in kind.failed, each)):
+        """Delete leftovers, by their ids in lower case, up to the first failure."""
+        for key, resource_id in ids.items():
             try:
-                self._delete(kind, ids[key])
+                self._delete(kind, resource_id)
             except ThrottledError:
                 raise
             except CloudProviderError:
-                kind.failed.add(key)
+                kind.tracker.note_failed(key)
                 raise
-            kind.failed.discard(key)
 
     def _delete(self, kind: _Kind, resource_id: str) -> None:
         self._fence.check()
