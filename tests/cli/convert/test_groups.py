@@ -226,6 +226,30 @@ def test_a_managed_group_without_a_template_has_the_role_and_the_groups_of_eks()
     assert "names no AMI" in warnings
 
 
+@pytest.mark.parametrize(
+    ("ami_type", "alias", "device", "lost"),
+    [
+        ("WINDOWS_CORE_2019_x86_64", "windows2019@latest", "/dev/sda1", ""),
+        ("WINDOWS_CORE_2025_x86_64", "windows2025@latest", "/dev/sda1", ""),
+        ("WINDOWS_FULL_2022_x86_64", "windows2022@latest", "/dev/sda1", "Windows Server Core"),
+        ("WINDOWS_FULL_2025_x86_64", "windows2025@latest", "/dev/sda1", "Windows Server Core"),
+        ("BOTTLEROCKET_x86_64", "bottlerocket@latest", "/dev/xvdb", ""),
+        ("BOTTLEROCKET_ARM_64_FIPS", "bottlerocket@latest", "/dev/xvdb", "without FIPS"),
+        ("AL2023_x86_64_NVIDIA", "al2023@latest", "/dev/xvda", ""),
+    ],
+)
+def test_a_managed_group_keeps_its_image_and_the_disk_of_the_images_device(
+    ami_type, alias, device, lost
+):
+    """A variant of an image that no alias selects is left to do, with what the alias selects."""
+    _, node_class, warnings = eks(amiType=ami_type, diskSize=80)
+    assert node_class["amiSelectorTerms"] == [{"alias": alias}]
+    (disk,) = node_class["blockDeviceMappings"]
+    assert (disk["deviceName"], disk["ebs"]["volumeSize"]) == (device, "80Gi")
+    assert lost in warnings
+    assert ("name an AMI" in warnings) is bool(lost)
+
+
 def test_security_groups_of_an_interface_replace_those_of_eks():
     interface = {"NetworkInterfaces": [{"Groups": ["sg-2"]}]}
     _, node_class, _ = eks(template(**interface), launchTemplate={"id": "lt-1"}, clusterName="prod")

@@ -40,9 +40,16 @@ _ALIASES: Final = (
     ("WINDOWS_CORE_2019_", "windows2019@latest"),
     ("WINDOWS_CORE_2022_", "windows2022@latest"),
     ("WINDOWS_FULL_2019_", "windows2019@latest"),
+    ("WINDOWS_CORE_2025_", "windows2025@latest"),
     ("WINDOWS_FULL_2022_", "windows2022@latest"),
+    ("WINDOWS_FULL_2025_", "windows2025@latest"),
 )
 """Aliases of today by the beginning of `amiType`; variants with a GPU are chosen by instance type."""
+_LOST_VARIANTS: Final = (
+    ("WINDOWS_FULL_", "Windows Server Core"),
+    ("_FIPS", "the variant without FIPS"),
+)
+"""Parts of `amiType` for variants that have no alias, and what the alias selects instead."""
 _CAPACITY_TYPES: Final = {
     "CAPACITY_BLOCK": "reserved",
     "ON_DEMAND": "on-demand",
@@ -53,7 +60,12 @@ _EFFECTS: Final = {
     "NO_SCHEDULE": "NoSchedule",
     "PREFER_NO_SCHEDULE": "PreferNoSchedule",
 }
-_DEVICES: Final = {"bottlerocket@latest": "/dev/xvdb"}
+_DEVICES: Final = {
+    "bottlerocket@latest": "/dev/xvdb",
+    **dict.fromkeys(
+        ("windows2019@latest", "windows2022@latest", "windows2025@latest"), "/dev/sda1"
+    ),
+}
 """The device that holds images and volumes, where it is not /dev/xvda."""
 _CONVERTED: Final = (
     "amiType",
@@ -165,6 +177,13 @@ def _complete_node_class(
     if not (template and template.data.get("ImageId")):
         if alias:
             node_class.add("spec.amiSelectorTerms", [{"alias": alias}], f"amiType {ami}")
+            for part, instead in _LOST_VARIANTS:
+                if part in ami:
+                    draft.warn(
+                        f'node group "{name}": no alias selects the AMIs of amiType "{ami}", and '
+                        f'"{alias}" selects {instead}: name an AMI of the group in '
+                        "spec.amiSelectorTerms of the EC2NodeClass to keep the variant"
+                    )
         else:
             draft.warn(
                 f'node group "{name}": amiType "{ami}" names no AMI: complete '
