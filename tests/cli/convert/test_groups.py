@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 
 import pytest
 import yaml
 
+from karpenter_core.api.nodepool import NodePool
 from karpenter_core.cli.convert.session import convert_documents
 from karpenter_core.cli.convert.yaml_manifest import node_of
 from karpenter_core.cli.convert.yaml_text import TextDocument
+from karpenter_core.disruption.budgets import DisruptionReason, allowed_disruptions
 from karpenter_provider_alibabacloud.conversion.scaling_groups import CONVERSIONS as ESS
 from karpenter_provider_aws.conversion.managed_node_groups import (
     MANAGED_NODE_GROUP_CONVERSIONS as EKS,
@@ -224,6 +227,30 @@ def test_a_managed_group_without_a_template_has_the_role_and_the_groups_of_eks()
     assert node_class["role"] == "web"
     assert node_class["securityGroupSelectorTerms"] == [{"tags": {"aws:eks:cluster-name": "prod"}}]
     assert "names no AMI" in warnings
+
+
+def test_a_managed_group_whose_launch_template_is_not_in_the_input_is_left_to_do():
+    """Its instance types, disks and security groups would be lost without a word."""
+    reference = {"launchTemplate": {"name": "web", "id": "lt-2", "version": "3"}}
+    _, _, warnings = eks(template(), amiType="AL2023_x86_64_STANDARD", **reference)
+    assert 'the launch template of the node group "web" is not in the input' in warnings
+
+    _, _, warnings = eks(template(), amiType="AL2023_x86_64_STANDARD")
+    assert warnings == ""
+
+
+def test_the_budget_for_drift_is_that_of_updates_of_the_group():
+    """A budget for every reason would limit drift too: the least of all budgets counts."""
+    pool, _, _ = eks(
+        amiType="AL2023_x86_64_STANDARD", updateConfig={"maxUnavailablePercentage": 50}
+    )
+    disruption = NodePool.model_validate(pool)
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    allowed = {
+        reason: allowed_disruptions(disruption, reason, total=20, now=now)
+        for reason in (DisruptionReason.DRIFTED, DisruptionReason.EMPTY)
+    }
+    assert allowed == {DisruptionReason.DRIFTED: 10, DisruptionReason.EMPTY: 2}
 
 
 @pytest.mark.parametrize(

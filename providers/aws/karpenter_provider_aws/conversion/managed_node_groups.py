@@ -112,6 +112,12 @@ def _convert(draft: ManifestDraft) -> None:
             requirements=requirements,
         ),
     )
+    if template is None and group.get("launchTemplate"):
+        draft.warn(
+            f'the launch template of the node group "{name}" is not in the input: add the output of `aws '
+            f"ec2 describe-launch-template-versions`, or complete instance types of NodePool and "
+            f'EC2NodeClass "{class_name}"'
+        )
     _write_budgets(pool, as_object(group.get("updateConfig")))
     node_class = write_node_class(
         draft,
@@ -158,7 +164,10 @@ def _write_budgets(pool: ManifestDraft, update: Mapping[str, object]) -> None:
     share, number = update.get("maxUnavailablePercentage"), update.get("maxUnavailable")
     nodes = f"{share}%" if share is not None else "" if number is None else str(number)
     if nodes:
-        budgets = [{"nodes": "10%"}, {"nodes": nodes, "reasons": ["Drifted"]}]
+        budgets = [
+            {"nodes": "10%", "reasons": ["Empty", "Underutilized"]},
+            {"nodes": nodes, "reasons": ["Drifted"]},
+        ]
         pool.add("spec.disruption.budgets", budgets, "updateConfig of the group, and the default")
 
 
