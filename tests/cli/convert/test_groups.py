@@ -193,6 +193,23 @@ def test_overrides_and_ranges_of_a_group_become_requirements():
     assert not [each for each in operators if each[0] == "instance-memory"]
 
 
+def test_settings_of_a_group_that_nothing_has_are_left_to_do():
+    option = "k8s.io/cluster-autoscaler/node-template/autoscaling-options/scaledownunneededtime"
+    _, node_class, warnings = asg(
+        template(ImageId="resolve:ssm:/images/eks"),
+        VPCZoneIdentifier="subnet-a, subnet-b",
+        MixedInstancesPolicy={
+            "InstancesDistribution": {"SpotMaxPrice": "0.10"},
+            "LaunchTemplate": {"LaunchTemplateSpecification": {"LaunchTemplateId": "lt-1"}},
+        },
+        Tags=[{"Key": option, "Value": "1m0s"}],
+    )
+    assert "SpotMaxPrice = 0.10 has no counterpart" in warnings
+    assert f'the tag "{option}" = "1m0s" sets an option of Cluster Autoscaler' in warnings
+    assert node_class["amiSelectorTerms"] == [{"ssmParameter": "/images/eks"}]
+    assert node_class["subnetSelectorTerms"] == [{"id": "subnet-a"}, {"id": "subnet-b"}]
+
+
 def test_a_managed_group_takes_from_its_template_what_it_does_not_say_itself():
     profile = template(
         InstanceType="m7g.large",

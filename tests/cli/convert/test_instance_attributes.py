@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-import yaml
 
 from tests.cli.convert.test_golden import convert
 
 CATEGORY = {"key": "karpenter.k8s.aws/instance-category", "operator": "NotIn", "values": ["t"]}
 
 
-def requirements(**attributes):
-    """Return the requirements of the NodePool of a group with such attributes."""
+def converted(**attributes):
+    """Return the documents and warnings of a group with such attributes, and a template's type."""
     group = {
         "AutoScalingGroupName": "web",
         "MinSize": 0,
@@ -27,10 +26,19 @@ def requirements(**attributes):
         },
         "Tags": [],
     }
-    documents = yaml.safe_load_all(
-        convert("-", text=json.dumps({"AutoScalingGroups": [group]})).stdout
+    version = {"LaunchTemplateName": "web", "VersionNumber": 1}
+    templates = [{**version, "LaunchTemplateData": {"InstanceType": "m5.large"}}]
+    text = "\n---\n".join(
+        map(json.dumps, ({"AutoScalingGroups": [group]}, {"LaunchTemplateVersions": templates}))
     )
-    pool = next(each for each in documents if each["kind"] == "NodePool")
+    (first, _) = json.loads(convert("-o", "json", "-", text=text).stdout)["documents"]
+    return first
+
+
+def requirements(**attributes):
+    """Return the requirements of the NodePool of a group with such attributes."""
+    manifests = converted(**attributes)["manifests"]
+    pool = next(each for each in manifests if each["kind"] == "NodePool")
     return pool["spec"]["template"]["spec"]["requirements"]
 
 
@@ -63,3 +71,24 @@ def test_bounds_and_makers_become_requirements_for_the_same_instances():
     assert not any(each["key"].endswith("instance-memory") for each in found)
     makers = next(each for each in found if each["key"].endswith("cpu-manufacturer"))
     assert (makers["operator"], sorted(makers["values"])) == ("In", ["aws", "intel"])
+
+
+def test_attributes_replace_the_instance_type_of_the_launch_template():
+    found = requirements(VCpuCount={"Min": 2}, MemoryMiB={"Min": 0})
+    assert not [each for each in found if each["key"] == "node.kubernetes.io/instance-type"]
+
+
+def test_attributes_that_no_requirement_has_are_left_to_do():
+    """A group of GPUs must not become a NodePool of any instances without a word."""
+    warnings = converted(
+        VCpuCount={"Min": 2},
+        AcceleratorCount={"Min": 1},
+        ExcludedInstanceTypes=["m5*"],
+        LocalStorage="included",
+        RequireHibernateSupport=False,
+    )["toDo"]
+    assert [each.partition(" = ")[0] for each in warnings] == [
+        'the group "web": InstanceRequirements.AcceleratorCount',
+        'the group "web": InstanceRequirements.ExcludedInstanceTypes',
+    ]
+    assert '= {"Min": 1} is not in the NodePool' in warnings[0]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LaunchTemplate", "find_launch_template", "is_launch_templates", "write_node_class"]
 
+_PARAMETER: Final = "resolve:ssm:"
 _VERSIONS: Final = "LaunchTemplateVersions"
 _EBS: Final = {
     "DeleteOnTermination": "deleteOnTermination",
@@ -134,7 +135,10 @@ def _write_settings(node_class: ManifestDraft, template: LaunchTemplate) -> None
     data, title = template.data, template.title
     if data.get("ImageId"):
         node_class.add("spec.amiFamily", "Custom", f"{title}: its user data bootstraps the node")
-        node_class.add("spec.amiSelectorTerms", [{"id": data["ImageId"]}], f"{title}: ImageId")
+        image = str(data["ImageId"])
+        parameter = image.removeprefix(_PARAMETER)
+        term = {"id": image} if parameter == image else {"ssmParameter": parameter}
+        node_class.add("spec.amiSelectorTerms", [term], f"{title}: ImageId")
     profile = as_object(data.get("IamInstanceProfile"))
     profile_name = str(profile.get("Name") or str(profile.get("Arn") or "").rpartition("/")[2])
     if profile_name:

@@ -7,6 +7,7 @@ name them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
@@ -36,6 +37,12 @@ __all__ = ["SCALING_GROUP_CONVERSIONS"]
 
 _GROUPS: Final = "AutoScalingGroups"
 _TAG_PREFIX: Final = "k8s.io/cluster-autoscaler/"
+_OPTIONS_TAG: Final = f"{_TAG_PREFIX}node-template/autoscaling-options/"
+_ATTRIBUTES: Final = frozenset(
+    {"BurstablePerformance", "CpuManufacturers", "MemoryMiB", "VCpuCount"}
+)
+"""Attributes of instances that become requirements."""
+_WITHOUT_EFFECT: Final[tuple[object, ...]] = (None, "", [], {}, "included", False)
 _CONVERTED: Final = (
     "AutoScalingGroupName",
     "AvailabilityZones",
@@ -82,18 +89,25 @@ def _convert_group(draft: ManifestDraft, group: Mapping[str, object], path: str)
             spot_share=f"{spot}%" if spot is not None and 0 < spot < _WHOLE else "",
         ),
     )
-    subnets = [each for each in str(group.get("VPCZoneIdentifier") or "").split(",") if each]
+    subnets = [each.strip() for each in str(group.get("VPCZoneIdentifier") or "").split(",")]
     instance_tags = {
         key: value
         for key, value in tags.items()
         if not key.startswith((_TAG_PREFIX, "kubernetes.io/cluster/", "aws:"))
     }
-    write_node_class(draft, name=class_name, template=template, subnets=subnets, tags=instance_tags)
+    write_node_class(
+        draft,
+        name=class_name,
+        template=template,
+        subnets=list(filter(None, subnets)),
+        tags=instance_tags,
+    )
     if template is None:
         draft.warn(
             f'the launch template of the group "{name}" is not in the input: add the output of `aws ec2 '
             f'describe-launch-template-versions`, or complete EC2NodeClass "{class_name}"'
         )
+    _warn_of_losses(draft, group, tags)
     base = _distribution(group).get("OnDemandBaseCapacity")
     if base:
         draft.warn(
@@ -102,6 +116,30 @@ def _convert_group(draft: ManifestDraft, group: Mapping[str, object], path: str)
         )
     part_of = f'NodePool and EC2NodeClass "{class_name}"'
     report_fields(draft, group, path, converted=_CONVERTED, part_of=part_of, reasons=_REASONS)
+
+
+def _warn_of_losses(
+    draft: ManifestDraft, group: Mapping[str, object], tags: Mapping[str, str]
+) -> None:
+    """Name settings within converted fields that neither NodePool nor EC2NodeClass gets."""
+    title = f'the group "{group.get("AutoScalingGroupName")}"'
+    for override in _overrides(group):
+        attributes = as_object(override.get("InstanceRequirements"))
+        for name in sorted(attributes.keys() - _ATTRIBUTES):
+            if attributes[name] not in _WITHOUT_EFFECT:
+                draft.warn(
+                    f"{title}: InstanceRequirements.{name} = {json.dumps(attributes[name])} is not in "
+                    "the NodePool: add a requirement with its meaning, or instance types"
+                )
+    price = _distribution(group).get("SpotMaxPrice")
+    if price:
+        draft.warn(f"{title}: SpotMaxPrice = {price} has no counterpart: spot has no highest price")
+    for key, value in tags.items():
+        if key.startswith(_OPTIONS_TAG):
+            draft.warn(
+                f'{title}: the tag "{key}" = "{value}" sets an option of Cluster Autoscaler for this '
+                "group: set spec.disruption of the NodePool for it"
+            )
 
 
 _REASONS: Final = {
@@ -128,7 +166,9 @@ def _requirements(
     group: Mapping[str, object], spot: int | None, instance_type: str
 ) -> list[Mapping[str, object]]:
     requirements: list[Mapping[str, object]] = []
-    types = _override_types(group) or list(filter(None, [instance_type]))
+    types = _override_types(group)
+    if not types and not any(each.get("InstanceRequirements") for each in _overrides(group)):
+        types = list(filter(None, [instance_type]))
     if types:
         requirements.append(requirement_in("node.kubernetes.io/instance-type", types))
     requirements += _instance_requirements(group)
