@@ -333,6 +333,49 @@ def test_a_node_pool_without_fields_has_the_usual_image_and_no_requirements():
     assert warnings == ""
 
 
+def test_settings_of_the_machines_of_a_node_pool_are_converted_or_left_to_do():
+    pool, node_class, warnings = azure(
+        name="web",
+        scaleSetPriority="Spot",
+        nodeTaints=["kubernetes.azure.com/scalesetpriority=spot:NoSchedule"],
+        enableEncryptionAtHost=True,
+        enableUltraSsd=True,
+        securityProfile={"enableSecureBoot": True, "enableVtpm": False},
+        gpuProfile={"driver": "None"},
+        artifactStreamingProfile={"enabled": True},
+        podSubnetId="/subnets/pods",
+        workloadRuntime="KataMshvVmIsolation",
+        hostGroupId=None,
+    )
+    assert node_class["security"] == {
+        "encryptionAtHost": True,
+        "trustedLaunch": {"secureBoot": True, "vtpm": False},
+    }
+    assert node_class["gpu"] == {"mode": "None"}
+    assert node_class["artifactStreaming"] == {"enabled": True}
+    assert requirements(pool)["karpenter.azure.com/sku-storage-ultra-ssd"] == ["true"]
+    (taint,) = pool["spec"]["template"]["spec"]["taints"]
+    assert (
+        taint["key"] == "kubernetes.azure.com/scalesetpriority"
+    )  # keeps other pods off spot nodes
+    assert 'podSubnetId = "/subnets/pods" has no counterpart' in warnings
+    assert 'workloadRuntime = "KataMshvVmIsolation" has no counterpart' in warnings
+    assert "hostGroupId" not in warnings
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"enableEncryptionAtHost": False, "enableUltraSsd": False},
+        {"securityProfile": {"enableSecureBoot": False, "enableVtpm": False}},
+        {"gpuProfile": {"driver": "Install"}, "artifactStreamingProfile": {"enabled": False}},
+        {"workloadRuntime": "OCIContainer", "enableNodePublicIp": False, "podSubnetId": None},
+    ],
+)
+def test_settings_that_a_node_pool_does_not_use_are_not_written(fields):
+    assert azure(**fields) == azure()
+
+
 @pytest.mark.parametrize("gb", ["osDiskSizeGb", "osDiskSizeGB"])
 @pytest.mark.parametrize("subnet", ["vnetSubnetId", "vnetSubnetID"])
 def test_both_spellings_of_a_node_pool_are_read(gb, subnet):

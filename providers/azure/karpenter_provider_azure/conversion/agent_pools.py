@@ -6,6 +6,7 @@ Cluster Autoscaler of the user scales by tags.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ from karpenter_core.provider.kit.node_groups import (
     requirement_in,
     write_node_pool,
 )
-from karpenter_provider_azure.labels import GROUP
+from karpenter_provider_azure.labels import GROUP, SKU_STORAGE_ULTRA_SSD
 
 if TYPE_CHECKING:
     from karpenter_core.provider.contract.conversion import ManifestDraft
@@ -30,7 +31,6 @@ _POOL_TYPE: Final = "microsoft.containerservice/managedclusters/agentpools"
 _SCALE_SET_TYPE: Final = "microsoft.compute/virtualmachinescalesets"
 _LABEL_TAG: Final = "k8s.io_cluster-autoscaler_node-template_label_"
 _TAINT_TAG: Final = "k8s.io_cluster-autoscaler_node-template_taint_"
-_SPOT_TAINT: Final = "kubernetes.azure.com/scalesetpriority"
 _OWN_LABELS: Final = ("kubernetes.azure.com/", "kubernetes.io/", "beta.kubernetes.io/")
 """Prefixes of labels that nodes get without a NodePool's help."""
 _WHOLE: Final = 100
@@ -42,10 +42,12 @@ _FAMILIES: Final = {
     "CBLMariner": "AzureLinux",
     "Mariner": "AzureLinux",
 }
+_NO_COUNTERPART: Final = "no field of AKSNodeClass has its meaning"
 _STATE: Final = "it is state of the group, or has no meaning without one"
 _REASONS: Final = {
     "count": "nodes are launched for pods",
     "kubeletConfig": "set spec.kubelet of the AKSNodeClass for it",
+    "linuxOSConfig": "set spec.linuxOSConfig of the AKSNodeClass for it",
     "linuxOsConfig": "set spec.linuxOSConfig of the AKSNodeClass for it",
     "mode": "system pools stay: components of AKS need one that no controller removes",
     "nodeImageVersion": "the newest image of the family is used",
@@ -56,11 +58,30 @@ _REASONS: Final = {
 """Reasons for fields of AKS node pools that have no counterpart."""
 
 
+_LOST: Final = frozenset(
+    {
+        *("capacityReservationGroupId", "capacityReservationGroupID", "enableNodePublicIp"),
+        *("enableNodePublicIP", "gpuInstanceProfile"),
+        *("hostGroupId", "hostGroupID", "networkProfile", "nodePublicIpPrefixId"),
+        *("nodePublicIPPrefixID", "podSubnetId", "podSubnetID", "proximityPlacementGroupId"),
+        *("proximityPlacementGroupID", "workloadRuntime"),
+    }
+)
+"""Settings of AKS node pools that an AKSNodeClass cannot have."""
+_TRUSTED_LAUNCH: Final = {
+    "enableSecureBoot": "secureBoot",
+    "enableVTPM": "vtpm",
+    "enableVtpm": "vtpm",
+}
+_UNSET: Final[tuple[object, ...]] = (None, "", False, "OCIContainer")
+
+
 def _convert_agent_pool(draft: ManifestDraft) -> None:
     pool = draft.source
     name = str(pool.get("name") or "pool")
     is_spot = pool.get("scaleSetPriority") == "Spot"
     scales = pool.get("enableAutoScaling") is True
+    has_ultra_ssd = True in {pool.get("enableUltraSsd"), pool.get("enableUltraSSD")}
     family = str(pool.get("osSku") or "Ubuntu")
     if pool.get("osType") == "Windows":
         draft.warn(f'node pool "{name}" runs Windows, which {_KIND} does not support: keep it')
@@ -80,15 +101,12 @@ def _convert_agent_pool(draft: ManifestDraft) -> None:
                 for key, value in as_object(pool.get("nodeLabels")).items()
                 if not key.startswith(_OWN_LABELS)
             },
-            taints=[
-                _taint(str(text))
-                for text in as_items(pool.get("nodeTaints"))
-                if not str(text).startswith(_SPOT_TAINT)
-            ],
+            taints=[_taint(str(text)) for text in as_items(pool.get("nodeTaints"))],
             requirements=[
                 *_sizes(str(pool.get("vmSize") or "")),
                 capacity_type_requirement(_WHOLE if is_spot else 0),
                 *_zones(pool.get("availabilityZones"), str(pool.get("location") or ""), draft),
+                *([requirement_in(SKU_STORAGE_ULTRA_SSD, ["true"])] if has_ultra_ssd else []),
             ],
         ),
     )
@@ -99,7 +117,20 @@ def _convert_agent_pool(draft: ManifestDraft) -> None:
         "vnetSubnetID": pool.get("vnetSubnetId") or pool.get("vnetSubnetID"),
         "tags": pool.get("tags"),
         "fipsMode": "FIPS" if pool.get("enableFips") is True else None,
+        **_security(pool),
+        "gpu": {"mode": "None"}
+        if as_object(pool.get("gpuProfile")).get("driver") == "None"
+        else None,
+        "artifactStreaming": {"enabled": True}
+        if as_object(pool.get("artifactStreamingProfile")).get("enabled") is True
+        else None,
     }
+    for field in sorted(pool.keys() & _LOST):
+        if pool[field] not in _UNSET:
+            draft.warn(
+                f'node pool "{name}": {field} = {json.dumps(pool[field])} has no counterpart in {_KIND} '
+                f"{object_name(name)}: its nodes will not have it"
+            )
     if family not in _FAMILIES:
         draft.warn(f'osSku "{family}" of node pool "{name}" is no imageFamily of {_KIND}')
     _write_node_class(draft, object_name(name), fields)
@@ -109,9 +140,26 @@ def _convert_agent_pool(draft: ManifestDraft) -> None:
             *("availabilityZones", "enableAutoScaling", "enableFips", "maxCount", "maxPods"),
             *("minCount", "name", "nodeLabels", "nodeTaints", "osDiskSizeGb", "osDiskSizeGB"),
             *("osSku", "osType", "scaleSetPriority", "tags", "vmSize", "vnetSubnetId"),
-            "vnetSubnetID",
+            *("vnetSubnetID", "enableEncryptionAtHost", "securityProfile", "gpuProfile"),
+            *("artifactStreamingProfile", "enableUltraSsd", "enableUltraSSD"),
         ),
     )
+
+
+def _security(pool: Mapping[str, object]) -> dict[str, object]:
+    """Return `spec.security` of the NodeClass, without what the pool does not set."""
+    profile = as_object(pool.get("securityProfile"))
+    launch = {
+        new: profile[old]
+        for old, new in _TRUSTED_LAUNCH.items()
+        if isinstance(profile.get(old), bool)
+    }
+    host = pool.get("enableEncryptionAtHost")
+    security = {
+        **({"encryptionAtHost": True} if host is True else {}),
+        **({"trustedLaunch": launch} if any(launch.values()) else {}),
+    }
+    return {"security": security} if security else {}
 
 
 def _convert_scale_set(draft: ManifestDraft) -> None:
@@ -170,7 +218,8 @@ def _leave_out_all(draft: ManifestDraft, *, used: tuple[str, ...]) -> None:
     for field in draft.source:
         if field in used:
             draft.use(field, "part of NodePool and AKSNodeClass")
-        draft.leave_out(field, _REASONS.get(field, _STATE))
+        default = _NO_COUNTERPART if field in _LOST else _STATE
+        draft.leave_out(field, _REASONS.get(field, default))
 
 
 def _sizes(size: str) -> list[dict[str, object]]:
