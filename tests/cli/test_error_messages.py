@@ -47,6 +47,9 @@ def folder(tmp_path, monkeypatch, program):
     (tmp_path / "dead.yaml").write_text(json.dumps({**KUBECONFIG, "clusters": [cluster]}))
     (tmp_path / "types.json").write_text(json.dumps(TYPES))
     (tmp_path / "workload.yaml").write_text(json.dumps(WORKLOAD))
+    odd = {"deployments": [{**WORKLOAD["deployments"][0], "spec": {"nodeSelector": ["a"]}}]}
+    (tmp_path / "odd-pod.yaml").write_text(json.dumps(odd))
+    write(tmp_path / "older.yaml", {**POOL, "apiVersion": "karpenter.sh/v1beta1"})
     (tmp_path / "broken.yaml").write_text("kind: [Pod\nmetadata: {}\n")
     (tmp_path / "chart.yaml").write_text("kind: Pod\nmetadata:\n  name: {{ .Values.name }}\n")
     (tmp_path / "loop.yaml").write_text("kind: Pod\n{{- range .Values.all }}\nspec: {}\n")
@@ -102,7 +105,7 @@ CASES = {
     "conversion of a template whose text is YAML": (
         ("convert", "chart.yaml"), "chart.yaml", "line 3", "render it first (helm template",
     ),
-    "file of noise": ((*PLAN, "noise.json.gz"), "noise.json.gz", "is neither text nor compressed by gzip"),
+    "file of noise": ((*PLAN, "noise.json.gz"), "noise.json.gz", "is neither text in UTF-8 nor compressed by gzip"),
     "snapshot that ends early": (
         (*PLAN, "cut.json.gz"), "cut.json.gz", "ends early", "save the file again",
     ),
@@ -112,7 +115,15 @@ CASES = {
     "folder without manifests": ((*PLAN, "empty"), "empty", "no YAML or JSON file"),
     "doctor with a snapshot that ends early": (("doctor", "--offline", "cut.json.gz"), "cut.json.gz", "ends early"),
     "top with a snapshot that ends early": (("top", "--once", "--offline", "cut.json.gz"), "ends early"),
-    "conversion of noise": (("convert", "noise.json.gz"), "noise.json.gz", "is neither text nor"),
+    "simulation of a pod that is no pod": (
+        (*SIMULATE[:-1], "odd-pod.yaml"), "odd-pod.yaml", "deployments[0]", 'Pod "default/web"',
+        "spec.nodeSelector: must be an object, not an array",
+    ),
+    "simulation of an older NodePool": (
+        ("simulate", "--nodepools", "older.yaml", "--workload", "workload.yaml"), "older.yaml",
+        "must be karpenter.sh/v1, not karpenter.sh/v1beta1", "karpenter convert",
+    ),
+    "conversion of noise": (("convert", "noise.json.gz"), "noise.json.gz", "is neither text in UTF-8 nor"),
     "snapshot of a snapshot": (
         ("snapshot", "--offline", "saved.json.gz", "-o", "x.json"), "saved.json.gz", "is a snapshot already", "copy",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
+from karpenter_core.api.nodepool import NodePool
 from karpenter_core.cli.manifests import ManifestEntry, read_files
 from karpenter_core.errors import BadInputError
 
@@ -76,6 +77,7 @@ def read_node_pools(
             left_out[entry.kind] = left_out.get(entry.kind, 0) + 1
             continue
         if (entry.group, entry.kind) == _NODE_POOL:
+            _refuse_other_version(entry)
             pools += 1
             adapted, node_class = _with_kwok(entry, has_catalogue=has_catalogue)
             classes.add(node_class)
@@ -92,6 +94,16 @@ def read_node_pools(
         for kind, count in sorted(left_out.items())
     ]
     return (*made, *kept), (*read.notes, *notes)
+
+
+def _refuse_other_version(entry: ManifestEntry) -> None:
+    version = entry.manifest.get("apiVersion")
+    if version not in NodePool.resource.api_versions:
+        served = ", ".join(NodePool.resource.api_versions)
+        raise BadInputError(
+            f"{entry.where}: {entry.title}: apiVersion: must be {served}, not {version}; "
+            "`karpenter convert` converts older manifests"
+        )
 
 
 def _with_kwok(entry: ManifestEntry, *, has_catalogue: bool) -> tuple[ManifestEntry, str]:

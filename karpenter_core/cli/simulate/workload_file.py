@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final, cast
 from pydantic import ValidationError
 
 from karpenter_core.cli.manifests import ManifestEntry, json_type, manifest_text, read_files
+from karpenter_core.cli.object_reader import ObjectDecoder
 from karpenter_core.cli.parsing import read_documents
 from karpenter_core.cli.simulate.curves import replica_changes, start_times
 from karpenter_core.cli.simulate.trace_file import read_trace
 from karpenter_core.cli.simulate.workload import PodArrival, ScaledDeployment, Workload
 from karpenter_core.cli.simulate.workload_models import WorkloadFile, described
 from karpenter_core.errors import BadInputError
+from karpenter_core.provider.contract.info import LabelClasses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,6 +57,7 @@ def read_workload(
             read = _read_yaml(file, start=start, duration=duration, rng=rng)
         workload = workload.merged(read)
     _check_names(workload)
+    _check_pods(workload)
     if not workload.manifests and not workload.arrivals:
         names = ", ".join(str(file) for file in files)
         raise BadInputError(f"{names}: no workload: no Deployment, job or object")
@@ -191,6 +194,40 @@ def _arrivals(
                 pod=pod,
                 run_seconds=given.duration,
             )
+
+
+def _check_pods(workload: Workload) -> None:
+    """Refuse pods that cannot be decoded: a controller would ignore them, at no cost."""
+    decoder = ObjectDecoder({}, LabelClasses())
+    pods = {
+        id(each.pod): _pod_entry(each.where, each.name, each.namespace, each.pod)
+        for each in workload.arrivals
+    }
+    templates = [
+        _pod_entry(entry.where, entry.name, entry.namespace, template)
+        for entry in workload.manifests
+        if (template := _template(entry)) is not None
+    ]
+    for entry in (*templates, *pods.values()):
+        decoder.read_all([entry])
+
+
+def _template(entry: ManifestEntry) -> JsonObject | None:
+    """Return the pod of an object; None if it has none."""
+    if entry.kind == "Pod":
+        return entry.manifest
+    template = _mapping(entry.manifest.get("spec")).get("template")
+    return _mapping(template) or None
+
+
+def _pod_entry(where: str, name: str, namespace: str, pod: JsonObject) -> ManifestEntry:
+    metadata = {**_mapping(pod.get("metadata")), "name": name, "namespace": namespace or "default"}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod.get("spec")}
+    return ManifestEntry(where=where, manifest=manifest)
+
+
+def _mapping(value: object) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
 def _check_names(workload: Workload) -> None:
