@@ -5,6 +5,7 @@ Each object keeps where it came from, so that a refusal names file, document and
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import os
 import sys
@@ -50,6 +51,8 @@ SNAPSHOT_KEY: Final = "karpenterSnapshot"
 
 STDIN: Final = "-"
 
+_UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""Beginnings of files in UTF-16, which `kubectl get > FILE` is in PowerShell; kubectl reads them too."""
 _GZIP: Final = b"\x1f\x8b"
 """The beginning of a compressed file."""
 
@@ -233,7 +236,7 @@ def manifest_text(file: Path) -> tuple[str, str]:
         raw = sys.stdin.buffer.read() if is_stdin else file.read_bytes()
         if raw.startswith(_GZIP):
             raw = gzip.decompress(raw)
-        return name, raw.decode("utf-8-sig")
+        return name, raw.decode("utf-16" if raw.startswith(_UTF_16) else "utf-8-sig")
     except EOFError as error:
         reason = "the compressed file ends early; save the file again"
         raise BadInputError(f"{name}: cannot be read: {reason}") from error
@@ -241,7 +244,7 @@ def manifest_text(file: Path) -> tuple[str, str]:
         reason = f"the compressed file is damaged ({error}); save the file again"
         raise BadInputError(f"{name}: cannot be read: {reason}") from error
     except UnicodeDecodeError as error:
-        reason = "is neither text nor compressed by gzip"
+        reason = "is neither text in UTF-8 nor compressed by gzip"
         raise BadInputError(f"{name}: cannot be read: {reason}") from error
     except OSError as error:
         raise BadInputError(f"{name}: cannot be read: {error.strerror or error}") from error

@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from karpenter_core.cli import parsing
+from karpenter_core.cli.manifests import manifest_text
 from karpenter_core.cli.parsing import read_documents
 from karpenter_core.errors import BadInputError
 
@@ -110,3 +111,12 @@ def test_a_value_that_python_cannot_convert_is_named(name, text, message):
 
     assert str(error.value).startswith(message)
     assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_file_has_the_encodings_that_kubectl_reads(tmp_path, encoding):
+    """PowerShell writes `kubectl get -o yaml > FILE` in UTF-16."""
+    file = tmp_path / "pods.yaml"
+    file.write_bytes("kind: Pod # \u00fc\r\n".encode(encoding))
+    _, text = manifest_text(file)
+    assert read_documents("pods.yaml", text) == [{"kind": "Pod"}]
