@@ -60,6 +60,7 @@ METHOD: Final = "fresh-plan"
 """The method of such records in the decision journal."""
 
 _NO_PRICE: Final = "its price is not known"
+_NO_CATALOGUE: Final = f"{_NO_PRICE}, because no NodePool has instance types"
 _PROTECTED: Final = "a pod on it may not be moved"
 _STATIC: Final = "its NodePool has a fixed number of nodes"
 _UNPLACED: Final = "a pod on it fits on no node that a NodePool can launch"
@@ -108,6 +109,11 @@ class SavingsEstimate:
 
     def __str__(self) -> str:
         """Return one line for people."""
+        if not self.nodes and not self.kept_nodes:
+            return (
+                "no node can be compared: none of a NodePool is initialised, and none has the labels of "
+                "--observe-nodes, which names nodes without a NodePool"
+            )
         if not self.nodes:
             return f"no node can be compared, {self.kept_nodes} are kept"
         share = self.savings_per_hour / self.price_per_hour if self.price_per_hour else 0.0
@@ -154,7 +160,7 @@ def build_fresh_problem(
         price = prices.price_per_hour(state_node)
         moving = tuple(pod for pod in state_node.pods if pod.is_reschedulable)
         if price is None:
-            kept[node.name] = _NO_PRICE
+            kept[node.name] = _NO_PRICE if snapshot.catalogues else _NO_CATALOGUE
         elif not all(budgets.is_reschedulable_now(pod, now) for pod in moving):
             kept[node.name] = _PROTECTED
         elif node.name in keep:

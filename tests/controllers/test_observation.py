@@ -218,6 +218,33 @@ def test_nodes_of_another_autoscaler_are_compared_by_their_labels(tmp_path):
     run_controller(tmp_path, scenario)
 
 
+def test_a_cluster_without_nodes_of_node_pools_is_told_how_to_compare_others(tmp_path):
+    """The first run beside Cluster Autoscaler has no NodePool: the result names what is missing."""
+
+    async def scenario(scene):
+        scene.cluster.apply(
+            [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "metadata": {"name": "group-1", "labels": {"example.com/group": "a"}},
+                    "spec": {"providerID": "other://1"},
+                }
+            ]
+        )
+        without = scene.start("--observe", name="without")
+        with_groups = scene.start("--observe", "--observe-nodes=example.com/group", name="with")
+        await scene.cluster.clock.sleep(120)
+
+        assert "--observe-nodes" in decisions(without, "observe")[0].summary
+        (obstacle,) = decisions(with_groups, "observe")[0].obstacles
+        assert obstacle.message == (
+            "its price is not known, because no NodePool has instance types"
+        )
+
+    run_controller(tmp_path, scenario)
+
+
 def test_a_node_with_a_protected_pod_is_kept_and_named(tmp_path):
     """The estimate promises nothing that the controller would not do."""
 
