@@ -130,6 +130,28 @@ def test_definitions_of_another_version_are_named(change, severity, message):
     assert ask(check_definitions, changed(change), KWOK) == [(severity, message)]
 
 
+@pytest.mark.parametrize("is_served", [True, False])
+def test_objects_that_are_stored_in_an_older_version_are_named(is_served):
+    """The API server keeps no definition without a version that `storedVersions` has."""
+
+    def change(definition):
+        version = definition["spec"]["versions"][0]
+        older = {**version, "name": "v1beta1", "storage": False}
+        definition["spec"]["versions"] = [version, older] if is_served else [older]
+        definition["status"]["storedVersions"] = ["v1beta1", "v1"]
+
+    apis = ClusterApis(KubeApi(changed(change), clock=SystemClock()))
+    first, *others = asyncio.run(check_definitions(apis, KWOK))
+    assert "nodepools.karpenter.sh has objects that are stored as v1beta1" in first.message
+    if is_served:
+        assert (first.severity, others) == (Severity.WARNING, [])
+        assert "kubectl patch crd nodepools.karpenter.sh --subresource status" in first.remedy
+    else:
+        assert first.severity is Severity.ERROR
+        assert "upgrade Karpenter to 1.0 first" in first.remedy
+        assert others[0].message == "nodepools.karpenter.sh serves v1beta1, not v1"
+
+
 def test_definitions_that_may_not_be_read_are_one_warning():
     (result,) = ask(check_definitions, Server(forbidden=["get"]), KWOK)
     assert result[0] is Severity.WARNING

@@ -92,21 +92,52 @@ def _definition_findings(
     if established != "True":
         return [error_finding(f"the CustomResourceDefinition {name} is not established", remedy)]
     served = {v["name"]: v for v in stored["spec"]["versions"] if v.get("served")}
+    older = [] if is_shared else _older_stored_versions(name, stored, rendered, served)
     for version in rendered["spec"]["versions"]:
         served_version = served.get(version["name"])
         if served_version is None:
             versions = ", ".join(sorted(served))
-            return [error_finding(f"{name} serves {versions}, not {version['name']}", remedy)]
+            missing = f"{name} serves {versions}, not {version['name']}"
+            return [*older, error_finding(missing, remedy)]
         same = _structure if is_shared else _unchanged
         if same(served_version.get("schema")) != same(version["schema"]):
             return [
+                *older,
                 Finding(
                     severity=Severity.WARNING,
                     message=f"the schema of {name} {version['name']} is not that of this version",
                     remedy=remedy,
-                )
+                ),
             ]
-    return []
+    return older
+
+
+def _older_stored_versions(
+    name: str, stored: JsonObject, rendered: JsonObject, served: Collection[str]
+) -> list[Finding]:
+    """Return a finding if objects are stored in a version without which the API server keeps no CRD."""
+    versions = [version["name"] for version in rendered["spec"]["versions"]]
+    older = [
+        version for version in stored["status"].get("storedVersions", ()) if version not in versions
+    ]
+    if not older:
+        return []
+    message = (
+        f"{name} has objects that are stored as {', '.join(older)} (status.storedVersions): the API server "
+        "refuses the definition of this version, which has no such version"
+    )
+    if versions[0] not in served:
+        remedy = (
+            "upgrade Karpenter to 1.0 first: its definitions and webhooks convert these objects"
+        )
+        return [error_finding(message, remedy)]
+    plural = name.partition(".")[0]
+    status = json.dumps({"status": {"storedVersions": [versions[0]]}})
+    remedy = (
+        f"while the other controller runs: kubectl get {plural} -o json | kubectl replace -f -, then "
+        f"kubectl patch crd {name} --subresource status --type merge -p '{status}'"
+    )
+    return [Finding(severity=Severity.WARNING, message=message, remedy=remedy)]
 
 
 def _unchanged(schema: object) -> object:
