@@ -54,7 +54,9 @@ __all__ = [
     "instance_findings",
     "launch_findings",
     "lease_findings",
+    "other_leader_findings",
     "predict_local_drift",
+    "unseen_leader_finding",
 ]
 
 _KUBERNETES_FINALIZERS: Final = frozenset({"foregroundDeletion", "orphan"})
@@ -323,6 +325,31 @@ def lease_findings(lease: LeaseHolder | None, *, now: datetime) -> list[Finding]
             "scale the other controller to zero when the findings above are resolved",
         )
     ]
+
+
+def other_leader_findings(
+    own: LeaseHolder, others: Iterable[LeaseHolder], *, now: datetime
+) -> list[Finding]:
+    """Return a finding for each Lease of another namespace that is held: both controllers would lead."""
+    return [
+        _error(
+            f'"{other.identity}" holds the Lease {other.namespace}/{other.name}, and this controller would '
+            f"hold {own.namespace}/{own.name}: both would launch and terminate nodes at the same time",
+            f"install this controller into the namespace {other.namespace}, or set "
+            f"--leader-election-namespace={other.namespace}",
+        )
+        for other in others
+        if other.namespace != own.namespace and other.is_held(now)
+    ]
+
+
+def unseen_leader_finding(own: LeaseHolder, problem: str) -> Finding:
+    """Return the finding that a leader in another namespace would not be seen."""
+    return _warning(
+        f"no controller holds the Lease {own.namespace}/{own.name}; whether one leads in another namespace "
+        f"is not known: {problem}",
+        "permit `list leases`, or make sure that no other controller runs when this one is started",
+    )
 
 
 def _named(item: KubernetesObject) -> str:

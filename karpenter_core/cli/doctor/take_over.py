@@ -22,7 +22,9 @@ from karpenter_core.cli.take_over import (
     instance_findings,
     launch_findings,
     lease_findings,
+    other_leader_findings,
     predict_local_drift,
+    unseen_leader_finding,
 )
 from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError, NotFoundError
 from karpenter_core.kube.resources import LEASES, RESOURCE_CLAIMS
@@ -202,11 +204,24 @@ async def _leader(settings: Settings, namespace: str) -> list[Finding]:
         try:
             answer = json.loads(await apis.objects.get(LEASES, name, namespace=within))
         except NotFoundError:
-            return []
+            holder = LeaseHolder(namespace=within, name=name)
         except ApiError as error:
             message = f"the Lease {within}/{name} cannot be read: {error}"
             return [Finding(severity=Severity.WARNING, message=message, remedy=_AGAIN)]
-    return lease_findings(_holder(answer, within, name), now=clock.now())
+        else:
+            holder = _holder(answer, within, name)
+        if holder.is_held(clock.now()):
+            return lease_findings(holder, now=clock.now())
+        try:
+            leases = await read_manifests(apis, LEASES)
+        except ApiError as error:
+            return [unseen_leader_finding(holder, str(error))]
+    others = (
+        _holder(lease, lease["metadata"]["namespace"], name)
+        for lease in leases
+        if lease["metadata"]["name"] == name
+    )
+    return other_leader_findings(holder, others, now=clock.now())
 
 
 def _holder(lease: JsonObject, namespace: str, name: str) -> LeaseHolder:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
+from karpenter_core.cli.doctor import take_over
 from karpenter_core.cli.doctor.take_over import check_take_over
 from karpenter_core.cli.main import build_app
+from karpenter_core.errors import ApiError
 from karpenter_core.kube.resources import LEASES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.operator.settings_loader import load_settings
@@ -209,25 +211,26 @@ def test_an_unanswered_question_is_not_taken_for_no(play):
     play(story)
 
 
+def lease(namespace, *, seconds):
+    """Return a Lease that was renewed this long ago."""
+    renewed = datetime.now(UTC) - timedelta(seconds=seconds)
+    return {
+        "apiVersion": LEASES.api_version,
+        "kind": "Lease",
+        "metadata": {"name": "karpenter-leader-election", "namespace": namespace},
+        "spec": {
+            "holderIdentity": "karpenter-7d9_1",
+            "leaseDurationSeconds": 15,
+            "acquireTime": "2026-01-02T03:04:05.000000Z",
+            "renewTime": f"{renewed:%Y-%m-%dT%H:%M:%S.%fZ}",
+        },
+    }
+
+
 @pytest.mark.parametrize(("seconds", "is_held"), [(1, True), (3600, False)])
 def test_the_holder_of_the_lease_is_named_while_it_holds_it(play, seconds, is_held):
     async def story(stage):
-        renewed = datetime.now(UTC) - timedelta(seconds=seconds)
-        stage.state.harness.cluster.apply(
-            [
-                {
-                    "apiVersion": LEASES.api_version,
-                    "kind": "Lease",
-                    "metadata": {"name": "karpenter-leader-election", "namespace": "kube-system"},
-                    "spec": {
-                        "holderIdentity": "karpenter-7d9_1",
-                        "leaseDurationSeconds": 15,
-                        "acquireTime": "2026-01-02T03:04:05.000000Z",
-                        "renewTime": f"{renewed:%Y-%m-%dT%H:%M:%S.%fZ}",
-                    },
-                }
-            ]
-        )
+        stage.state.harness.cluster.apply([lease("kube-system", seconds=seconds)])
         found = await stage.findings()
 
         message = (
@@ -235,6 +238,41 @@ def test_the_holder_of_the_lease_is_named_while_it_holds_it(play, seconds, is_he
             "2026-01-02T03:04:05Z: this controller waits until it is free"
         )
         assert ((Severity.WARNING, message) in found) is is_held
+
+    play(story)
+
+
+@pytest.mark.parametrize(("seconds", "is_held"), [(1, True), (3600, False)])
+def test_a_leader_in_another_namespace_is_an_error_while_it_leads(play, seconds, is_held):
+    """Both controllers would work at the same time, as their Leases are two."""
+
+    async def story(stage):
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karpenter"}}
+        stage.state.harness.cluster.apply([namespace, lease("karpenter", seconds=seconds)])
+        found = await stage.findings()
+        elsewhere = await stage.findings("--leader-election-namespace=karpenter")
+
+        message = (
+            '"karpenter-7d9_1" holds the Lease karpenter/karpenter-leader-election, and this controller '
+            "would hold kube-system/karpenter-leader-election: both would launch and terminate nodes at the "
+            "same time"
+        )
+        assert ((Severity.ERROR, message) in found) is is_held
+        assert Severity.ERROR not in {severity for severity, _ in elsewhere}
+
+    play(story)
+
+
+def test_leases_that_cannot_be_listed_are_not_taken_for_none(play, monkeypatch):
+    async def refused(_, kind):
+        raise ApiError(f"{kind.plural} is forbidden", status=403)
+
+    async def story(stage):
+        monkeypatch.setattr(take_over, "read_manifests", refused)
+        found = await stage.findings("--feature-gates=NodeOverlay=true", "--capacity-quotas")
+
+        (message,) = [text for _, text in found if "Lease" in text]
+        assert "whether one leads in another namespace is not known: leases is forbidden" in message
 
     play(story)
 
