@@ -54,8 +54,10 @@ __all__ = [
     "instance_findings",
     "launch_findings",
     "lease_findings",
+    "missing_object",
     "other_leader_findings",
     "predict_local_drift",
+    "uncompared_findings",
     "unseen_leader_finding",
 ]
 
@@ -138,6 +140,39 @@ def predict_local_drift(
         )
         predicted.append(PredictedDrift(claim=migrated, local=local))
     return tuple(predicted)
+
+
+def missing_object(claim: NodeClaim, snapshot: Snapshot) -> str:
+    """Return the NodePool or NodeClass without which a NodeClaim is not compared; empty if both are known."""
+    pool, ref = claim.metadata.labels.get(NODE_POOL, ""), claim.spec.node_class_ref
+    if pool not in snapshot.node_pools:
+        return f'NodePool "{pool}"'
+    if (ref.group, ref.kind, ref.name) not in snapshot.node_classes:
+        return f'{ref.kind} "{ref.name}"'
+    return ""
+
+
+def uncompared_findings(snapshot: Snapshot) -> list[Finding]:
+    """Return a finding for each missing NodePool or NodeClass, without which NodeClaims are not compared."""
+    missing: dict[str, list[str]] = {}
+    for name, claim in sorted(snapshot.node_claims.items()):
+        if not claim.is_deleting and snapshot.manages(claim.spec.node_class_ref):
+            missing.setdefault(missing_object(claim, snapshot), []).append(name)
+    missing.pop("", None)
+    return [
+        _warning(
+            f"{what} does not exist, or could not be read: whether {_named_claims(names)} would be replaced is "
+            "not known",
+            "create the object again, or correct what the other findings say about its kind",
+        )
+        for what, names in sorted(missing.items())
+    ]
+
+
+def _named_claims(names: Sequence[str]) -> str:
+    shown = ", ".join(f'"{name}"' for name in names[:_MOST_NAMES])
+    further = len(names) - _MOST_NAMES
+    return f"NodeClaim {shown}{f' and {further} more' if further > 0 else ''}"
 
 
 def _migrated(

@@ -22,8 +22,10 @@ from karpenter_core.cli.take_over import (
     instance_findings,
     launch_findings,
     lease_findings,
+    missing_object,
     other_leader_findings,
     predict_local_drift,
+    uncompared_findings,
     unseen_leader_finding,
 )
 from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError, NotFoundError
@@ -88,6 +90,7 @@ async def check_take_over(
             async with connected(settings, SystemClock(), node_class_groups=groups) as apis:
                 cluster = await read_cluster(providers, settings, apis)
                 findings = _reading_findings(cluster)
+                findings += uncompared_findings(cluster.snapshot)
                 findings += await _drift(providers, cluster)
                 findings += await _instances(providers, cluster)
                 findings += launch_findings(cluster.snapshot)
@@ -97,7 +100,10 @@ async def check_take_over(
     except KarpenterError as error:
         return [Finding(severity=Severity.ERROR, message=str(error), remedy=_AGAIN)]
     snapshot = cluster.snapshot
-    compared = sum(snapshot.manages(it.spec.node_class_ref) for it in snapshot.node_claims.values())
+    compared = sum(
+        snapshot.manages(claim.spec.node_class_ref) and not missing_object(claim, snapshot)
+        for claim in snapshot.node_claims.values()
+    )
     if any(finding.severity is Severity.ERROR for finding in findings):
         return findings
     claims = "1 NodeClaim is" if compared == 1 else f"{compared} NodeClaims are"

@@ -25,7 +25,7 @@ from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_aws.plugin import AwsProvider
 from karpenter_provider_aws.sdk import ClientLimits
 from karpenter_simulated_aws.testing import attempts
-from providers.aws.tests.takeover.reference_state import CLUSTER, ReferenceState
+from providers.aws.tests.takeover.reference_state import CLUSTER, ReferenceState, node_class_kind
 from tests.support.capacity_quotas import DEFINITION, capacity_quota
 
 if TYPE_CHECKING:
@@ -207,6 +207,35 @@ def test_an_unanswered_question_is_not_taken_for_no(play):
         assert (Severity.OK, f"2 {KEPT}") not in found
         assert any("instances of aws cannot be listed" in message for _, message in found)
         assert any("is not known" in message for _, message in found)
+
+    play(story)
+
+
+def test_claims_without_their_pool_or_class_are_not_said_to_be_taken_over(play):
+    async def story(stage):
+        cluster = stage.state.harness.cluster
+        gone = {"metadata": {"labels": {"karpenter.sh/nodepool": "gone"}}}
+        cluster.patch(NODE_CLAIMS, "web-1", gone)
+        without_pool = await stage.findings()
+
+        (node_class,) = stage.state.objects("EC2NodeClass")
+        kind, name = node_class_kind(), node_class["metadata"]["name"]
+        cluster.patch(kind, name, {"metadata": {"finalizers": None}})
+        cluster.delete(kind, name)
+        without_both = await stage.findings()
+
+        of_pool = (
+            'NodePool "gone" does not exist, or could not be read: whether NodeClaim "web-1" would be replaced '
+            "is not known"
+        )
+        assert (Severity.WARNING, of_pool) in without_pool
+        assert (Severity.OK, f"1 {KEPT}".replace("Claims are", "Claim is")) in without_pool
+        of_class = (
+            f'EC2NodeClass "{name}" does not exist, or could not be read: whether NodeClaim "web-0" would be '
+            "replaced is not known"
+        )
+        assert (Severity.WARNING, of_class) in without_both
+        assert (Severity.OK, f"0 {KEPT}") in without_both
 
     play(story)
 
