@@ -303,6 +303,22 @@ def test_a_pool_that_is_ready_and_whose_types_cannot_be_listed_is_an_error():
     ]
 
 
+def test_a_pool_that_was_stored_before_v1_is_named_with_the_missing_fields():
+    """A CRD of v1 does not check what is stored already: the doctor must read it all the same."""
+    pool = an_object("web", READY)
+    del pool["spec"]["template"]["spec"]["nodeClassRef"]["group"]
+    bare = {"metadata": {"name": "bare"}, "spec": {}, "status": {"conditions": None}}
+    server = Lister(nodepools=[pool, bare])
+    messages = [message for _, message in ask(check_objects, server, [KWOKNodeClass])]
+    field = "spec.template.spec.nodeClassRef"
+    stored = "it was stored before karpenter.sh/v1, and is ignored"
+    assert messages == [
+        f'NodePool "web" has no {field}.group: {stored}',
+        'NodePool "bare" has not been reconciled yet',
+        f'NodePool "bare" has no {field}.group, {field}.kind: {stored}',
+    ]
+
+
 def test_a_pool_of_an_unserved_kind_is_named():
     pool = an_object("web", READY, kind="EC2NodeClass", group="karpenter.k8s.aws")
     ((severity, message),) = ask(check_objects, Lister(nodepools=[pool]), [KWOKNodeClass])

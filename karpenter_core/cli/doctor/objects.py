@@ -22,6 +22,7 @@ from karpenter_core.lifecycle.nodepool.exchange_rates import PRICES_COMPARABLE
 from karpenter_core.lifecycle.nodepool.instance_types_listed import INSTANCE_TYPES_LISTED
 from karpenter_core.lifecycle.nodepool.static_capacity import REPLICAS_HELD_BACK
 from karpenter_core.provider.contract import Finding, Severity
+from karpenter_core.provider.kit.json_values import as_object
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -90,7 +91,8 @@ def object_findings(
 def _readiness_findings(kind: ResourceKind, item: JsonObject) -> list[Finding]:
     """Return a finding if the condition Ready is not True."""
     what = f'{kind.kind} "{item["metadata"]["name"]}"'
-    conditions: list[JsonObject] = item.get("status", {}).get("conditions", [])
+    status: JsonObject = item.get("status", {})
+    conditions: list[JsonObject] = status.get("conditions") or []
     ready = next((c for c in conditions if c["type"] == "Ready"), None)
     if ready is None or ready["status"] == "Unknown":
         message = f"{what} has not been reconciled yet"
@@ -140,10 +142,21 @@ def _other_condition_findings(what: str, conditions: Sequence[JsonObject]) -> li
 
 def _unserved_findings(pool: JsonObject, served: set[tuple[str, str]]) -> list[Finding]:
     """Return a finding if no loaded provider serves a NodePool's NodeClass."""
-    ref = pool["spec"]["template"]["spec"]["nodeClassRef"]
+    ref = as_object(
+        as_object(as_object(pool["spec"].get("template")).get("spec")).get("nodeClassRef")
+    )
+    name = pool["metadata"]["name"]
+    missing = [field for field in ("group", "kind") if not ref.get(field)]
+    if missing:
+        fields = ", ".join(f"spec.template.spec.nodeClassRef.{field}" for field in missing)
+        return [
+            error_finding(
+                f'NodePool "{name}" has no {fields}: it was stored before karpenter.sh/v1, and is ignored',
+                "apply the manifest again, in karpenter.sh/v1; `karpenter convert` converts older ones",
+            )
+        ]
     if (ref["group"], ref["kind"]) in served:
         return []
-    name = pool["metadata"]["name"]
     return [
         Finding(
             severity=Severity.WARNING,
