@@ -112,11 +112,13 @@ async def check_take_over(
 
 
 def _reading_findings(cluster: ClusterInput) -> list[Finding]:
-    """Return what could not be read, and so not be compared."""
+    """Return what could not be read, and so not be compared; without a kind there is nothing to compare."""
+    severities = {"left out: ": Severity.WARNING, "the cluster does not know": Severity.ERROR}
     return [
-        Finding(severity=Severity.WARNING, message=note, remedy=_AGAIN)
+        Finding(severity=severity, message=note, remedy=_AGAIN)
         for note in cluster.notes
-        if note.startswith(("left out: ", "the cluster does not know"))
+        for beginning, severity in severities.items()
+        if note.startswith(beginning)
     ]
 
 

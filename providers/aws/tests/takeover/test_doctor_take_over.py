@@ -16,7 +16,7 @@ from karpenter_core.cli.doctor import take_over
 from karpenter_core.cli.doctor.take_over import check_take_over
 from karpenter_core.cli.main import build_app
 from karpenter_core.errors import ApiError
-from karpenter_core.kube.resources import LEASES
+from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.provider.contract import Severity
@@ -236,6 +236,26 @@ def test_claims_without_their_pool_or_class_are_not_said_to_be_taken_over(play):
         )
         assert (Severity.WARNING, of_class) in without_both
         assert (Severity.OK, f"0 {KEPT}") in without_both
+
+    play(story)
+
+
+def test_a_cluster_without_node_claims_of_v1_is_not_said_to_be_taken_over(play):
+    """Their definition may be of v1beta1 only: nothing is compared then."""
+
+    async def story(stage):
+        cluster = stage.state.harness.cluster
+        for claim in stage.state.objects("NodeClaim"):
+            cluster.patch(
+                NODE_CLAIMS, claim["metadata"]["name"], {"metadata": {"finalizers": None}}
+            )
+            cluster.delete(NODE_CLAIMS, claim["metadata"]["name"])
+        cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, "nodeclaims.karpenter.sh")
+        findings = await stage.findings()
+
+        message = "the cluster does not know nodeclaims (karpenter.sh/v1)"
+        assert (Severity.ERROR, message) in findings
+        assert Severity.OK not in {severity for severity, _ in findings}
 
     play(story)
 
