@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.errors import BadInputError
 from karpenter_core.provider.contract.conversion import Conversion
-from karpenter_core.provider.kit.cluster_autoscaler import autoscaler_container, autoscaler_flags
+from karpenter_core.provider.kit.cluster_autoscaler import (
+    FALSE_WORDS,
+    autoscaler_container,
+    autoscaler_flags,
+)
 from karpenter_core.provider.kit.json_values import as_items, as_object, as_objects
 
 if TYPE_CHECKING:
@@ -48,6 +52,13 @@ _OPTIONS: Final = {
 }
 """Options of the controller that have the meaning of a flag."""
 
+_KEPT_PODS: Final = {
+    "skip-nodes-with-local-storage": "with local storage",
+    "skip-nodes-with-system-pods": "of kube-system",
+    "skip-nodes-with-custom-controller-pods": "of custom controllers",
+}
+"""Pods whose nodes Cluster Autoscaler does not remove, by the flag that is true by default."""
+
 _PROCESS: Final = "an option of another process: see the settings of karpenter-core"
 _CLOUD: Final = "the provider and its settings tell the cloud and the cluster"
 _EVICTION: Final = "pods that must not be evicted have karpenter.sh/do-not-disrupt or a budget"
@@ -66,7 +77,7 @@ _REASONS: Final = {
             "leader-elect-renew-deadline", "leader-elect-resource-lock", "leader-elect-resource-name",
             "leader-elect-resource-namespace", "leader-elect-retry-period", "log-backtrace-at", "log-dir",
             "log-file", "log-file-max-size", "logging-format", "logtostderr", "max-failing-time",
-            "max-inactivity", "namespace", "one-output", "pprof", "profiling", "record-duplicated-events",
+            "max-inactivity", "namespace", "node-info-cache-expire-time", "one-output", "pprof", "profiling", "record-duplicated-events",
             "scan-interval", "skip-headers", "skip-log-headers", "status-config-map-name",
             "stderrthreshold", "user-agent", "v", "vmodule", "write-status-configmap",
         ),
@@ -75,14 +86,16 @@ _REASONS: Final = {
     **dict.fromkeys(
         (
             "aws-use-static-instance-list", "cloud-config", "cloud-provider", "cluster-name",
+            "async-node-groups", "bulk-mig-instances-listing-enabled",
             "clusterapi-cloud-config-authoritative", "gce-concurrent-refreshes",
+            "gce-mig-instances-min-refresh-wait-time",
             "node-autoprovisioning-enabled", "node-group-auto-discovery", "regional",
         ),
         _CLOUD,
     ),
     **dict.fromkeys(
         (
-            "drain-priority-config", "ignore-daemonsets-utilization", "max-pod-eviction-time",
+            "blocking-system-pod-distruption-timeout", "drain-priority-config", "ignore-daemonsets-utilization", "max-pod-eviction-time",
             "min-replica-count", "skip-nodes-with-custom-controller-pods",
             "skip-nodes-with-local-storage", "skip-nodes-with-system-pods",
         ),
@@ -91,8 +104,8 @@ _REASONS: Final = {
     **dict.fromkeys(
         (
             "scale-down-delay-after-add", "scale-down-delay-after-delete",
-            "scale-down-delay-after-failure", "scale-down-delay-type-local",
-            "unremovable-node-recheck-timeout",
+            "node-deletion-candidate-ttl", "scale-down-delay-after-failure",
+            "scale-down-delay-type-local", "unremovable-node-recheck-timeout",
         ),
         _WINDOW,
     ),
@@ -107,7 +120,7 @@ _REASONS: Final = {
     ),
     **dict.fromkeys(
         (
-            "max-bulk-soft-taint-count", "max-bulk-soft-taint-time", "max-drain-parallelism",
+            "dynamic-node-delete-delay-after-taint-enabled", "max-bulk-soft-taint-count", "max-bulk-soft-taint-time", "max-drain-parallelism",
             "max-empty-bulk-delete", "max-scale-down-parallelism", "node-deletion-batcher-interval",
             "node-deletion-delay-timeout", "node-delete-delay-after-taint", "parallel-drain",
         ),
@@ -121,24 +134,44 @@ _REASONS: Final = {
         _BACKOFF,
     ),
     **dict.fromkeys(
-        ("max-total-unready-percentage", "scale-down-unready-enabled", "scale-down-unready-time"),
+        ("force-delete-failed-nodes", "force-delete-unregistered-nodes", "max-total-unready-percentage", "scale-down-unready-enabled", "scale-down-unready-time"),
         _REPAIR,
     ),
     **dict.fromkeys(
         (
             "balance-similar-node-groups", "balancing-ignore-label", "balancing-label",
+            "bypassed-scheduler-names", "cluster-snapshot-parallelism", "enable-proactive-scaleup",
+            "frequent-loops-enabled", "grpc-expander-cert", "grpc-expander-url", "parallel-scale-up",
+            "pod-injection-limit", "predicate-parallelism", "scale-from-unschedulable",
             "enforce-node-group-min-size", "estimator", "force-ds", "max-allocatable-difference-ratio",
             "max-binpacking-time", "max-free-difference-ratio", "max-nodegroup-binpacking-duration",
             "max-nodes-per-scaleup", "memory-difference-ratio", "scale-up-from-zero",
         ),
         _ONE_PLAN,
     ),
+    **dict.fromkeys(
+        ("capacity-buffer-controller-enabled", "capacity-buffer-pod-injection-enabled"),
+        "set --feature-gates=CapacityBuffer=true of the controller for it",
+    ),
+    **dict.fromkeys(
+        (
+            "check-capacity-batch-processing", "check-capacity-processor-instance",
+            "check-capacity-provisioning-request-batch-timebox",
+            "check-capacity-provisioning-request-max-batch-size",
+            "provisioning-request-initial-backoff-time", "provisioning-request-max-backoff-cache-size",
+            "provisioning-request-max-backoff-time",
+        ),
+        "ProvisioningRequests are retried by rules of their own",
+    ),
     "cordon-node-before-terminating": "nodes are tainted before they are drained",
     "daemonset-eviction-for-empty-nodes": "pods of DaemonSets are not evicted",
     "daemonset-eviction-for-occupied-nodes": "pods of DaemonSets are not evicted",
+    "enable-csi-node-aware-scheduling": "limits of volumes in CSINodes always count",
+    "enable-dynamic-resource-allocation": "set --ignore-dra-requests=false of the controller for it",
     "gpu-total": "set spec.limits of NodePools, or of a CapacityQuota, for the resource of the GPU",
     "max-graceful-termination-sec": "spec.template.spec.terminationGracePeriod of NodePools would "
     "also pass over PodDisruptionBudgets: set it if that is wanted",
+    "scheduler-config-file": "set --scheduler-config of the controller for its default spread",
     "status-taint": "taints of conditions are known by themselves",
 }  # fmt: skip
 """Reasons for flags that have no counterpart."""
@@ -170,6 +203,17 @@ def _convert(draft: ManifestDraft) -> None:
         options["capacity-quotas"] = "true"
     words = " ".join(f"--{name}={value}" for name, value in sorted(options.items()))
     draft.warn(f"start the controller with {words}, which have the meaning of flags or of defaults")
+    values = {flag.name: flag.value for flag in flags}
+    kept = [
+        f"{pods} (--{name})"
+        for name, pods in _KEPT_PODS.items()
+        if values.get(name, "true") not in FALSE_WORDS
+    ]
+    if kept:
+        draft.warn(
+            f"Cluster Autoscaler keeps the nodes of pods {', '.join(kept)}; here these pods are evicted: "
+            "annotate those that must stay with karpenter.sh/do-not-disrupt"
+        )
     draft.warn("delete the Deployment of Cluster Autoscaler when the NodePools are Ready")
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = [
+    "FALSE_WORDS",
     "AutoscalerFlag",
     "AutoscalerSettings",
     "autoscaler_container",
@@ -26,7 +27,7 @@ __all__ = [
 _PROGRAM: Final = "cluster-autoscaler"
 _DURATION: Final = re.compile(r"([0-9]+[smh])+")
 """The durations that NodePools permit; Go, and so Cluster Autoscaler, permits others, too."""
-_FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
+FALSE_WORDS: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 _DEFAULT_UNNEEDED_TIME: Final = "10m"
 _STARTUP_TAINT_FLAGS: Final = frozenset({"ignore-taint", "startup-taint"})
 _BOUNDS: Final = re.compile(r"(\d+):(\d+):(.+)")
@@ -97,7 +98,7 @@ def autoscaler_settings(documents: Sequence[Mapping[str, object]]) -> Autoscaler
     last = {flag.name: flag.value for flag in flags}
     return AutoscalerSettings(
         unneeded_time=_duration(last, "scale-down-unneeded-time", _DEFAULT_UNNEEDED_TIME),
-        scales_down=last.get("scale-down-enabled", "true") not in _FALSE,
+        scales_down=last.get("scale-down-enabled", "true") not in FALSE_WORDS,
         uses_priorities="priority" in last.get("expander", "random").split(","),
         startup_taints=frozenset(flag.value for flag in flags if flag.name in _STARTUP_TAINT_FLAGS),
         bounds=dict(_bounds(flag.value) for flag in flags if flag.name == "nodes"),

@@ -144,6 +144,42 @@ def test_totals_become_a_capacity_quota():
     assert "--capacity-quotas=true" in result.warnings[0]
 
 
+@pytest.mark.parametrize(
+    "flag",
+    ["--bypassed-scheduler-names=a", "--enable-dynamic-resource-allocation", "--parallel-scale-up",
+     "--force-delete-failed-nodes", "--capacity-buffer-controller-enabled"],
+)  # fmt: skip
+def test_flags_of_newer_versions_are_known(flag):
+    (result,) = converted(autoscaler(flag))
+    assert FieldFate.UNKNOWN not in {change.fate for change in result.changes}
+
+
+@pytest.mark.parametrize(
+    ("flags", "named", "unnamed"),
+    [
+        ((), ("local-storage", "system-pods", "custom-controller-pods"), ()),
+        (
+            ("--skip-nodes-with-system-pods=false", "--skip-nodes-with-custom-controller-pods=false"),
+            ("with local storage (--skip-nodes-with-local-storage)",),
+            ("system-pods",),
+        ),
+        (
+            (
+                "--skip-nodes-with-system-pods=false", "--skip-nodes-with-local-storage=false",
+                "--skip-nodes-with-custom-controller-pods=false",
+            ),
+            (),
+            ("evicted",),
+        ),
+    ],
+)  # fmt: skip
+def test_pods_whose_nodes_the_autoscaler_keeps_are_named(flags, named, unnamed):
+    """By default it removes no node of a pod with local storage; consolidation would delete the data."""
+    warnings = " ".join(converted(autoscaler(*flags))[0].warnings)
+    assert all(text in warnings for text in named)
+    assert not any(text in warnings for text in unnamed)
+
+
 def test_options_with_the_meaning_of_flags_are_named():
     warning = converted(autoscaler("--max-nodes-total=200", "--new-pod-scale-up-delay=3s"))[
         0
