@@ -6,16 +6,18 @@ on that node against other pods of the same or of lower priority.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, HOSTNAME, MEMORY, PODS, ZONE
+from karpenter_core.scheduling.resources import merge, subtract
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from karpenter_core.api.records import NodeView, PodShape, PodView, TopologySpread
+    from karpenter_core.api.records import NodeView, PodShape, PodView, Resources, TopologySpread
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
@@ -92,20 +94,74 @@ def choose_nominations(
 
     `planned` are the pods as they were when their nodes registered, with the nodes planned for them.
     Equal pods share their places: a place that one of them has taken is not nominated again, and a
-    place that it has left is. A pod that has a nomination is left alone.
+    place that it has left is. Nor is one for which other pods have left no capacity: the scheduler would not
+    try the pod again, and a nominated pod is not planned again for a while. A pod that has a
+    nomination is left alone.
     """
+    capacity = _FreeCapacity(snapshot)
     by_shape: dict[int, list[tuple[PodView, str]]] = {}
     for pod, node in planned:
         by_shape.setdefault(id(pod.shape), []).append((pod, node))
     nominations: list[tuple[PodView, str]] = []
     for items in by_shape.values():
-        waiting, free_places, named = _waiting_and_free(snapshot, items)
-        spread = [each for each in items[0][0].shape.topology_spread if each.is_hard]
+        waiting, places, named = _waiting_and_free(snapshot, items)
+        shape = items[0][0].shape
+        free_places = capacity.without_full_nodes(places, shape.requests)
+        spread = [each for each in shape.topology_spread if each.is_hard]
         if spread:
-            nominations.extend(_nominate_in_turn(snapshot, waiting, free_places, named, spread))
+            chosen = list(_nominate_in_turn(snapshot, waiting, free_places, named, spread))
         else:
-            nominations.extend(_nominate_as_planned(waiting, free_places))
+            chosen = list(_nominate_as_planned(waiting, free_places))
+        capacity.reserve(chosen)
+        nominations.extend(chosen)
     return nominations
+
+
+@final
+class _FreeCapacity:
+    """Free resources of initialised nodes, less those of the pods that are nominated for them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot: Final = snapshot
+        self._nominated: Final[dict[str, list[PodView]]] = {}
+        for pod in snapshot.nominated_pods.values():
+            self._nominated.setdefault(pod.nominated_node_name, []).append(pod)
+        self._free: Final[dict[str, dict[str, int] | None]] = {}
+
+    def without_full_nodes(self, places: Counter[str], requests: Resources) -> Counter[str]:
+        """Return the places by node, at most as many as pods with these requests fit there."""
+        return Counter(
+            {
+                node: min(count, self._count_fitting(node, requests))
+                for node, count in places.items()
+            }
+        )
+
+    def reserve(self, nominations: Iterable[tuple[PodView, str]]) -> None:
+        """Take the requests of pods off their nodes."""
+        for pod, node in nominations:
+            free = self._free_on(node)
+            if free is not None:
+                self._free[node] = subtract(free, pod.shape.requests)
+
+    def _count_fitting(self, node: str, requests: Resources) -> int:
+        free = self._free_on(node)
+        amounts = [(name, amount) for name, amount in requests.items() if amount]
+        if free is None or not amounts:
+            return sys.maxsize
+        return max(0, min(free.get(name, 0) // amount for name, amount in amounts))
+
+    def _free_on(self, node: str) -> dict[str, int] | None:
+        """Return what is free on a node; None if it may not show all of its resources yet."""
+        if node not in self._free:
+            state_node = self._snapshot.state_nodes_by_node.get(node)
+            if state_node is None or not state_node.initialized:
+                self._free[node] = None
+            else:
+                nominated = merge(pod.shape.requests for pod in self._nominated.get(node, ()))
+                free = subtract(state_node.allocatable, state_node.requests)
+                self._free[node] = subtract(free, nominated)
+        return self._free[node]
 
 
 def _waiting_and_free(

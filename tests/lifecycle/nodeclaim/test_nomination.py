@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, HOSTNAME, REGION, ZONE
+from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.api.records import LabelSelector, TopologySpread
 from karpenter_core.lifecycle.nodeclaim.nomination import (
     choose_nominations,
@@ -20,7 +21,7 @@ from karpenter_core.lifecycle.nodeclaim.nomination import (
 )
 from karpenter_core.state.events import ObjectObserved, PodsDecided
 from karpenter_core.testing.builders import EPOCH, node_term, pod, pod_shape
-from karpenter_core.testing.state_builders import node, synced_state
+from karpenter_core.testing.state_builders import node, node_claim, synced_state
 from tests.properties import with_examples
 
 PLAIN = pod_shape(labels={"app": "plain"})
@@ -196,6 +197,48 @@ class TestSpreadPods:
         left = Counter(plan) - Counter(bound[: len(meant)])
         assert Counter(name for _, name in nominations) <= left
         assert len({name for name, _ in nominations}) == len(nominations)
+
+
+class TestFullNodes:
+    """Nodes have 4 CPUs here; pods that other plans, or the scheduler, put there use them."""
+
+    HALF = pod_shape(labels={"app": "half"}, cpu="2")
+    FILLER = pod_shape(labels={"app": "filler"}, cpu="3")
+
+    def test_a_place_that_other_pods_have_filled_is_not_nominated(self):
+        meant = waiting(self.HALF, ["a-1", "a-1", "b-1"])
+        builder = cluster(meant, pod("other", shape=self.HALF, node_name="a-1"))
+        assert nominated_nodes(builder, meant) == [("p0", "a-1"), ("p2", "b-1")]
+
+    def test_pods_that_are_nominated_for_a_node_use_its_capacity(self):
+        meant = waiting(self.HALF, ["a-1"])
+        other = msgspec.structs.replace(pod("other", shape=self.FILLER), nominated_node_name="a-1")
+        assert nominated_nodes(cluster(meant, other), meant) == []
+
+    def test_different_pods_are_nominated_up_to_the_capacity(self):
+        meant = [
+            *waiting(self.FILLER, ["a-1"]),
+            (pod("half", shape=self.HALF), "a-1"),
+            (pod("plain", shape=PLAIN), "a-1"),
+        ]
+        assert nominated_nodes(cluster(meant), meant) == [("p0", "a-1"), ("plain", "a-1")]
+
+    def test_a_pod_gets_the_place_of_an_equal_pod_instead_of_a_full_node(self):
+        meant = waiting(self.FILLER, ["a-1", "b-1"])
+        builder = cluster(meant, pod("other", shape=self.HALF, node_name="a-1"))
+        builder.apply_event(ObjectObserved(changed(meant, 1, node_name="c-1")))
+        assert nominated_nodes(builder, meant) == [("p0", "b-1")]
+
+    def test_spread_pods_are_not_nominated_for_full_nodes(self):
+        meant = waiting(spread(ZONE), ["a-1", "b-1"])
+        filled = pod("other", cpu="4", node_name="b-1")
+        assert nominated_nodes(cluster(meant, filled), meant) == [("p0", "a-1")]
+
+    def test_a_node_that_may_not_show_all_of_its_resources_yet_is_not_full(self):
+        booting = node_claim("booting", stage=REGISTERED)
+        meant = waiting(pod_shape(requests={"example.com/gpu": "1"}), ["booting"])
+        builder = cluster(meant, booting, node("booting", claim=booting, stage=REGISTERED))
+        assert nominated_nodes(builder, meant) == [("p0", "booting")]
 
 
 class TestWhoCompetes:
