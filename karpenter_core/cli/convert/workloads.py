@@ -14,6 +14,7 @@ from karpenter_core.cli.convert.node_pools import LABELS
 from karpenter_core.cli.convert.yaml_manifest import value_at
 from karpenter_core.provider.contract.conversion import Conversion
 from karpenter_core.provider.kit.cluster_autoscaler import autoscaler_container
+from karpenter_core.provider.kit.json_values import as_object, as_objects
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,17 @@ _SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _SCALE_DOWN_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 _CAPACITY_TYPES: Final = {"ON_DEMAND": "on-demand", "SPOT": "spot", "normal": "on-demand"}
 _LABELS: Final = {**LABELS, "eks.amazonaws.com/capacityType": "karpenter.sh/capacity-type"}
+_GROUP_LABELS: Final = frozenset(
+    {
+        *("agentpool", "kubernetes.azure.com/agentpool"),
+        "alibabacloud.com/nodepool-id",
+        *("alpha.eksctl.io/nodegroup-name", "eks.amazonaws.com/nodegroup"),
+        "eks.amazonaws.com/nodegroup-image",
+    }
+)
+"""Labels that only nodes of node groups have."""
 _PAUSE_IMAGES: Final = ("/pause", "/pause-amd64", "/pause-arm64")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _BUFFER_VERSION: Final = "autoscaling.x-k8s.io/v1beta1"
 
 
@@ -51,6 +62,28 @@ def _convert_workload(draft: ManifestDraft) -> None:
         draft.move(path, path, value=value, reason=reason)
     for key in draft.source:
         draft.keep(key)
+    for label in sorted(_group_labels(draft.source)):
+        draft.warn(
+            f"its pods need nodes with the label {label}, which only nodes of a node group have: use "
+            "karpenter.sh/nodepool or a label of your own in spec.template.metadata.labels of the NodePool"
+        )
+
+
+def _group_labels(document: Mapping[str, object]) -> set[str]:
+    """Return the labels of node groups that the pods of a workload need."""
+    template = _TEMPLATES.get(str(document.get("kind")))
+    if template is None:
+        return set()
+    spec = _object(document, f"{template}.spec" if template else "spec")
+    keys = set(map(str, as_object(spec.get("nodeSelector"))))
+    required = value_at(spec, ("affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms"))
+    for term in as_objects(required):
+        keys |= {
+            str(each.get("key"))
+            for each in as_objects(term.get("matchExpressions"))
+            if each.get("operator") not in {"NotIn", "DoesNotExist"}
+        }
+    return keys & _GROUP_LABELS
 
 
 def _changes(document: Mapping[str, object]) -> list[tuple[str, object, str]]:
@@ -205,7 +238,7 @@ WORKLOAD_CONVERSIONS: Final = (
         accepts=lambda document: (
             not _is_pause_deployment(document)
             and autoscaler_container(document) is None
-            and bool(_changes(document))
+            and bool(_changes(document) or _group_labels(document))
         ),
         convert=_convert_workload,
         successors={},

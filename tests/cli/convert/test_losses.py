@@ -251,3 +251,34 @@ def test_comments_stay_at_their_fields(fields, data):
     (read,) = read_text("input", text)
 
     assert write_text(read) == text
+
+
+@pytest.mark.parametrize(
+    ("spec", "label"),
+    [
+        ({"nodeSelector": {"agentpool": "user"}}, "agentpool"),
+        ({"key": "eks.amazonaws.com/nodegroup", "operator": "In", "values": ["web"]},
+         "eks.amazonaws.com/nodegroup"),
+        ({"key": "eks.amazonaws.com/nodegroup", "operator": "NotIn", "values": ["web"]}, None),
+        ({"nodeSelector": {"team": "web"}}, None),
+    ],
+)  # fmt: skip
+def test_pods_that_only_nodes_of_a_group_can_run_are_left_to_do(spec, label):
+    """They would stay pending when the group is gone."""
+    if "key" in spec:
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [spec]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        spec = {"affinity": {"nodeAffinity": required}}
+    workload = {
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"template": {"spec": spec}},
+    }
+    text = yaml.safe_dump({"apiVersion": "apps/v1", **workload})
+
+    result = convert("-", text=text)
+
+    assert yaml.safe_load(result.stdout) == yaml.safe_load(text)
+    assert ("its pods need nodes with the label" in result.stderr) is bool(label)
+    assert (label or "") in result.stderr
+    assert result.exit_code == 0
