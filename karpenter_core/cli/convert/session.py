@@ -78,12 +78,31 @@ def convert_documents(
         for draft in tuple(work.drafts):
             for hand_over in draft.hand_overs:
                 _complete(hand_over, draft, works)
+    _warn_of_equal_names(works)
     placed: list[_PlacedComment] = []
     for work in works:
         if work.is_converted and not work.error:
             work.drafts[0].report_unknown_fields()
             placed += work.drafts[0].placed_comments()
     return [_finished(work, placed) for work in works]
+
+
+def _warn_of_equal_names(works: Sequence[_Work]) -> None:
+    """Report manifests of one kind and name: names of groups are shortened, and may become equal."""
+    seen: dict[tuple[object, ...], str] = {}
+    paths = (("kind",), ("metadata", "namespace"), ("metadata", "name"))
+    for work in works:
+        for draft in work.drafts if not work.error else ():
+            kind, namespace, name = (draft.manifest.get(path) for path in paths)
+            if not isinstance(name, str):
+                continue
+            key = (kind, namespace, name)
+            if key in seen:
+                draft.warn(
+                    f'{kind} "{name}" is also written for {seen[key]}: give one of them another name, or the '
+                    "second replaces the first when both are applied"
+                )
+            seen.setdefault(key, work.document.where)
 
 
 def _object(document: TextDocument) -> Mapping[str, object]:

@@ -95,3 +95,28 @@ def test_names_of_groups_become_names_of_objects(text):
     assert name.replace("-", "a").isascii()
     assert name.replace("-", "a").isalnum()
     assert name == name.lower().strip("-")
+
+
+def test_groups_whose_names_become_equal_are_left_to_do():
+    """Applied, the second NodePool would replace the first: a group would be lost."""
+    rule = Conversion(
+        kind="group",
+        accepts=lambda document: "group" in document,
+        convert=lambda draft: (
+            draft.use("group", ""),
+            write_node_pool(draft, group(name=str(draft.get("group")))),
+        ),
+        successors={},
+    )
+    texts = [
+        TextDocument(where=f"{name}.json", node=node_of({"group": name}), text="")
+        for name in ("gpu_a", "gpu-a", "gpu-b")
+    ]
+    first, second, third = convert_documents(texts, [rule])
+    assert (first.warnings, third.warnings) == ((), ())
+    assert second.warnings == (
+        (
+            'NodePool "gpu-a" is also written for gpu_a.json: give one of them another name, or the second '
+            "replaces the first when both are applied"
+        ),
+    )
