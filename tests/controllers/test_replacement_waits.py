@@ -55,6 +55,44 @@ def test_a_replacement_that_is_registered_and_not_initialized_is_waited_for(tmp_
     staged(tmp_path, scenario)
 
 
+def test_a_replacement_that_registers_late_is_waited_for(tmp_path):
+    """Bare metal may boot for a quarter of an hour: each try would cost a node, and end too early."""
+
+    async def scenario(stage):
+        await stage.begin(fixed(after="0s"), deployment("web", 1, affinity=ALONE), pods=1)
+        stage.cloud_fails({"fault": "slow-node", "delay": "13m"})
+        boot_slowly(stage)
+        await stage.until(lambda: len(stage.claims) == 2)
+        (new,) = stage.claims - stage.first
+
+        await stage.clock.sleep(12 * 60)
+        assert stage.claims == {*stage.first, new}
+        assert stage.tainted == stage.first
+        await stage.until(lambda: is_true(replacement(stage), "Registered"), seconds=180)
+        await stage.clock.sleep(8 * 60)
+        assert stage.tainted == stage.first
+
+        stage.scene.cluster.server.registry.patch(NODES, {"spec": {"taints": None}}, new, "")
+        await stage.until(lambda: stage.claims == {new}, seconds=120)
+
+    staged(tmp_path, scenario)
+
+
+def test_a_replacement_that_is_never_initialized_is_waited_for_ten_minutes(tmp_path):
+    """They count from its registration: then its node is up, and something else is wrong."""
+
+    async def scenario(stage):
+        await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+        boot_slowly(stage)
+        await wait_registered(stage)
+        await stage.clock.sleep(9 * 60)
+        assert stage.tainted == stage.first
+        await stage.until(lambda: not stage.tainted, seconds=120)
+        assert stage.reasoned == set()
+
+    staged(tmp_path, scenario)
+
+
 def test_a_command_is_taken_back_while_its_replacement_is_still_ending(tmp_path):
     """A foreign finalizer holds the claim: it exists, and cannot be used."""
 

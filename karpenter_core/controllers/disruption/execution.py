@@ -41,6 +41,7 @@ from karpenter_core.lifecycle.node.termination import (
     tainted_patch,
     undisrupted_patch,
 )
+from karpenter_core.lifecycle.nodeclaim.registration import awaits_registration
 from karpenter_core.lifecycle.nodeclaim.termination import without_deadline
 from karpenter_core.state.events import (
     DeletionMarked,
@@ -92,7 +93,8 @@ class _RunningCommand:
 
     command: Command
     decision: Decision
-    started_at: datetime
+    limited_from: datetime
+    """Start of the time limit: the command's start, or when a replacement last waited for its Node."""
     replacements: tuple[str, ...]
     """Names of all replacements."""
     pending_replacements: list[str]
@@ -235,7 +237,7 @@ class CommandQueue:
             _RunningCommand(
                 command=command,
                 decision=decision,
-                started_at=self._steady.now(),
+                limited_from=self._steady.now(),
                 delete_after=self._steady.now(),
                 replacements=created,
                 pending_replacements=list(created),
@@ -375,13 +377,15 @@ class CommandQueue:
             if is_true(claim.status.conditions, INITIALIZED):
                 entry.pending_replacements.remove(name)
                 continue
+            if awaits_registration(claim):  # limited by the registration timeout
+                entry.limited_from = self._steady.now()
             text = "Waiting on readiness to continue disruption"
             self._writer.publish(command_notice(claim.ref, "DisruptionWaitingReadiness", text))
         return ""
 
     def _is_late(self, entry: _RunningCommand) -> bool:
         limit = command_timeout(len(self.queued_provider_ids))
-        return self._steady.now() - entry.started_at > limit
+        return self._steady.now() - entry.limited_from > limit
 
     async def _delete_all(self, command: Command) -> bool:
         done = await asyncio.gather(*(self._delete(c, command) for c in command.candidates))
