@@ -121,6 +121,65 @@ def test_lists_of_an_ess_configuration_replace_its_single_fields():
     assert node_class["vSwitchSelectorTerms"] == [{"id": "vsw-1"}]
 
 
+def test_disks_and_addresses_of_an_ess_configuration_are_converted():
+    """The default performance level of an ECSNodeClass is PL0, and that of ECS is not."""
+    disk = {"Category": "cloud_essd", "Size": 200, "Device": "/dev/xvdb", "Encrypted": "true"}
+    _, node_class, warnings = ess(
+        {
+            "SystemDiskCategory": "cloud_essd",
+            "SystemDiskPerformanceLevel": "PL1",
+            "SystemDiskEncrypted": True,
+            "DataDisks": {
+                "DataDisk": [
+                    {**disk, "KMSKeyId": "key-1", "PerformanceLevel": "PL2"},
+                    {"Category": "cloud_essd", "SnapshotId": "s-1", "DeleteWithInstance": False},
+                ]
+            },
+            "InternetChargeType": "PayByTraffic",
+            "InternetMaxBandwidthOut": 5,
+        },
+        ScalingGroupId="asg-1",
+    )
+    assert node_class["systemDisk"] == {
+        "categories": ["cloud_essd"],
+        "performanceLevel": "PL1",
+        "encrypted": True,
+    }
+    assert node_class["dataDisks"] == [
+        {
+            "volumeSize": "200Gi",
+            "device": "/dev/xvdb",
+            "encrypted": True,
+            "kmsKeyId": "key-1",
+            "performanceLevel": "PL2",
+        },
+        {"snapshotId": "s-1", "deleteWithInstance": False},
+    ]
+    assert node_class["dataDiskCategories"] == ["cloud_essd"]
+    assert node_class["internetMaxBandwidthOut"] == 5
+    assert warnings == ""
+
+
+def test_settings_of_an_ess_configuration_that_are_not_converted_are_left_to_do():
+    _, _, warnings = ess(
+        {
+            "ScalingConfigurationId": "asc-1",
+            "SpotPriceLimit": {"SpotPriceModel": [{"InstanceType": "ecs.a", "PriceLimit": 1.5}]},
+            "HpcClusterId": "hpc-1",
+            "InternetMaxBandwidthOut": 0,
+            "InternetChargeType": "PayByTraffic",
+            "Tenancy": "default",
+            "SchedulerOptions": {},
+            "InstancePatternInfos": {"InstancePatternInfo": []},
+        },
+        ScalingGroupId="asg-1",
+    )
+    assert [line.partition(" = ")[0] for line in warnings.splitlines()] == [
+        'scaling configuration "asc-1": HpcClusterId',
+        'scaling configuration "asc-1": SpotPriceLimit',
+    ]
+
+
 # -- AWS -------------------------------------------------------------------------------------------
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.errors import BadInputError
 from karpenter_core.provider.contract.conversion import Conversion
@@ -61,6 +62,29 @@ _REASONS: Final = {
 """Reasons for fields that have no counterpart."""
 
 
+_READ: Final = frozenset(
+    {
+        *("DataDisks", "DeploymentSetId", "ImageFamily", "ImageId", "ImageName", "InstanceType"),
+        *("InstanceTypes", "InternetChargeType", "InternetMaxBandwidthOut", "KeyPairName"),
+        "PasswordInherit",
+        *("RamRoleName", "ResourceGroupId", "SecurityGroupId", "SecurityGroupIds", "SpotStrategy"),
+        *("SystemDiskCategory", "SystemDiskEncrypted", "SystemDiskKMSKeyId"),
+        *("SystemDiskPerformanceLevel", "SystemDiskSize", "Tags", "UserData"),
+    }
+)
+"""Fields of a scaling configuration that are converted."""
+_STATE: Final = frozenset(
+    {
+        *("CreationTime", "HostName", "ImageOwnerAlias", "InstanceGeneration", "InstanceName"),
+        *("IoOptimized", "LifecycleState", "LoadBalancerWeight", "ScalingConfigurationId"),
+        *("ScalingConfigurationName", "ScalingGroupId", "SystemDiskDescription", "SystemDiskName"),
+        *("SystemDiskCategories", "InternetMaxBandwidthIn", "PasswordSetted"),
+    }
+)
+"""Fields of a scaling configuration that no node of a NodePool needs."""
+_WITHOUT_EFFECT: Final[tuple[object, ...]] = (None, "", 0, False, [], {}, "default", "Active")
+
+
 def _groups(document: Mapping[str, object]) -> object:
     return as_object(document.get("ScalingGroups")).get("ScalingGroup")
 
@@ -104,6 +128,13 @@ def _convert_group(draft: ManifestDraft, group: Mapping[str, object], path: str)
             f'the scaling configuration of the group "{name}" is not in the input: add the output of '
             f'`aliyun ess DescribeScalingConfigurations`, or complete {_KIND} "{object_name(name)}"'
         )
+    for field in sorted(configuration.keys() - _READ - _STATE):
+        if not _is_empty(configuration[field]):
+            draft.warn(
+                f'scaling configuration "{configuration.get("ScalingConfigurationId")}": {field} = '
+                f"{json.dumps(configuration[field])} is not converted: set what has its meaning in NodePool "
+                f"or {_KIND} {object_name(name)}"
+            )
     _write_node_class(draft, object_name(name), group, configuration)
     part_of = f"NodePool and {_KIND}"
     report_fields(draft, group, path, converted=_USED, part_of=part_of, reasons=_REASONS)
@@ -125,6 +156,10 @@ def _write_node_class(
         "securityGroupSelectorTerms": [{"id": each} for each in groups if each],
         "imageSelectorTerms": _image_terms(configuration),
         "systemDisk": _system_disk(configuration),
+        **_data_disks(configuration),
+        "deploymentSetId": configuration.get("DeploymentSetId"),
+        "passwordInherit": configuration.get("PasswordInherit"),
+        **_internet(configuration),
         "ramRoleName": configuration.get("RamRoleName"),
         "keyPairName": configuration.get("KeyPairName"),
         "resourceGroupId": group.get("ResourceGroupId"),
@@ -183,7 +218,54 @@ def _system_disk(configuration: Mapping[str, object]) -> dict[str, object]:
         disk["categories"] = [configuration["SystemDiskCategory"]]
     if configuration.get("SystemDiskSize"):
         disk["volumeSize"] = f"{configuration['SystemDiskSize']}Gi"
-    return disk
+    named = {key.removeprefix("SystemDisk"): value for key, value in configuration.items()}
+    return {**disk, **_disk_options(named)}
+
+
+def _disk_options(disk: Mapping[str, object]) -> dict[str, object]:
+    """Return performance and encryption of a disk, without what it does not set."""
+    options: dict[str, object] = {}
+    if disk.get("PerformanceLevel"):
+        options["performanceLevel"] = disk["PerformanceLevel"]
+    if str(disk.get("Encrypted")).lower() == "true":
+        options["encrypted"] = True
+    if disk.get("KMSKeyId"):
+        options["kmsKeyId"] = disk["KMSKeyId"]
+    return options
+
+
+def _data_disks(configuration: Mapping[str, object]) -> dict[str, object]:
+    """Return the data disks and their categories, which an ECSNodeClass has for all of them."""
+    disks: list[dict[str, object]] = []
+    categories: list[str] = []
+    for each in as_objects(as_object(configuration.get("DataDisks")).get("DataDisk")):
+        disk: dict[str, object] = {}
+        if each.get("Size"):
+            disk["volumeSize"] = f"{each['Size']}Gi"
+        for old, new in (("Device", "device"), ("SnapshotId", "snapshotId")):
+            if each.get(old):
+                disk[new] = each[old]
+        if each.get("DeleteWithInstance") is False:
+            disk["deleteWithInstance"] = False
+        disks.append({**disk, **_disk_options(each)})
+        categories += [str(each["Category"])] if each.get("Category") else []
+    return {"dataDisks": disks, "dataDiskCategories": list(dict.fromkeys(categories))}
+
+
+def _internet(configuration: Mapping[str, object]) -> dict[str, object]:
+    """Return the bandwidth of a public address; nothing for a group without one."""
+    bandwidth = configuration.get("InternetMaxBandwidthOut")
+    if not bandwidth:
+        return {}
+    charge = configuration.get("InternetChargeType")
+    return {"internetMaxBandwidthOut": bandwidth, "internetChargeType": charge}
+
+
+def _is_empty(value: object) -> bool:
+    """Tell whether a setting is unset, also as a list in an object of its own (`{"Tag": []}`)."""
+    if isinstance(value, Mapping):
+        return all(_is_empty(each) for each in cast("Mapping[str, object]", value).values())
+    return value in _WITHOUT_EFFECT
 
 
 def _decoded(configuration: Mapping[str, object]) -> str:
