@@ -351,6 +351,29 @@ def test_a_nodeclaim_that_may_not_be_deleted_delays_no_later_message(tmp_path, m
     run_controller(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("failure", [{"status": 500}, {"drop_request": True}])
+def test_a_message_that_cannot_be_handled_delays_no_later_message(tmp_path, monkeypatch, failure):
+    """The deletion of one NodeClaim fails for minutes."""
+    queue, acknowledged = announcing(monkeypatch)
+
+    async def scenario(scene):
+        _, (first, second) = await grown(scene, replicas=2)
+        fault = RequestFault(
+            matches=matching("DELETE", f"/nodeclaims/{first}"), times=None, **failure
+        )
+        scene.cluster.frontend.faults.add(fault)
+        queue[first] = reclaim(first, scene)
+        await scene.cluster.clock.sleep(300)
+        assert acknowledged == []
+
+        queue[second] = reclaim(second, scene)
+        await scene.settle(lambda: second in acknowledged, seconds=12)
+        scene.cluster.frontend.faults.remove(fault)
+        await scene.settle(lambda: first in acknowledged, seconds=12)
+
+    run_controller(tmp_path, scenario)
+
+
 def test_a_reclaim_of_a_node_that_is_draining_already_hastens_it(tmp_path):
     """A pod that would have been waited for gets the deadline of the cloud."""
     faults = Cloud(tmp_path)

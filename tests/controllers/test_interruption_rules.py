@@ -211,8 +211,7 @@ class TestPoll:
         about_api = reclaim(2, provider_id=api.status.provider_id)
         failure = ApiError("trouble", status=500)
         world = Interruptions(WEB, api, messages=[reclaim(), about_api], failures=[failure])
-        with pytest.raises(ApiError, match="trouble"):
-            world.poll()
+        world.poll()
         assert (world.deleted, world.acknowledged) == (["api"], ["message-2"])
 
     def test_the_time_in_the_queue_is_measured(self):
@@ -360,8 +359,7 @@ class TestWrites:
     def test_conflicts_without_end_leave_the_message_with_the_provider(self):
         conflicts = [ConflictError("changed", status=409)] * ATTEMPTS
         world = Interruptions(WEB, NODE, messages=[reclaim()], failures=conflicts)
-        with pytest.raises(ConflictError):
-            world.poll()
+        world.poll()
         assert (world.deleted, world.acknowledged) == ([], [])
 
     def test_a_claim_that_is_gone_is_done(self):

@@ -26,7 +26,7 @@ from karpenter_core.controllers.reconciling.reconciler import (
     ReconcileResult,
     log_failure,
 )
-from karpenter_core.errors import ApiError, ConflictError, NotFoundError
+from karpenter_core.errors import ApiError, ConflictError, FencedError, NotFoundError
 from karpenter_core.kube.refusals import is_refusal, refused_write_notice
 from karpenter_core.lifecycle.node.interruption import (
     MESSAGE_TYPES,
@@ -121,13 +121,12 @@ class InterruptionController:
     async def poll(self, provider: str) -> float:
         """Handle the messages of one provider; return the seconds until the next poll.
 
-        Messages that cannot be handled now stay with the provider, and the others do not wait for
-        them.
+        Messages that cannot be handled now stay with the provider. Neither the others nor those to
+        come wait for them: a back-off may take half of the notice of a spot reclaim.
 
         Raises:
             CloudProviderError: the provider could not be polled.
-            ApiError: a message could not be handled, and not because a write is refused: that lasts,
-                and a back-off would delay the messages to come.
+            FencedError: this process is no longer the leader.
         """
         period = self._providers.polling_periods(provider).interruptions.total_seconds()
         messages = await self._providers.poll_interruptions(provider)
@@ -149,9 +148,9 @@ class InterruptionController:
         fresh = [message for message in done if _key(provider, message) not in self._handled]
         await self._acknowledge(provider, done)
         for result in results:
+            if isinstance(result, FencedError):
+                raise result
             if isinstance(result, Exception):
-                if not is_refusal(result):
-                    raise result
                 self._runtime.metrics.reconcile_errors.labels(controller=self.name).inc()
                 log_failure(self._log, result, retry_seconds=period)
         # A provider that repeats acknowledged messages is not polled without a pause.
