@@ -315,6 +315,20 @@ def test_a_managed_group_whose_launch_template_is_not_in_the_input_is_left_to_do
     assert warnings == ""
 
 
+def test_a_capacity_block_and_settings_within_fields_of_a_template_are_left_to_do():
+    options = {"HttpTokens": "required", "InstanceMetadataTags": "enabled"}
+    interfaces = [{"InterfaceType": "efa", "Groups": ["sg-1"]}, {"InterfaceType": "efa"}]
+    _, _, warnings = eks(
+        template(MetadataOptions=options, NetworkInterfaces=interfaces),
+        amiType="AL2023_x86_64_STANDARD",
+        capacityType="CAPACITY_BLOCK",
+        launchTemplate={"id": "lt-1"},
+    )
+    assert "spec.capacityReservationSelectorTerms" in warnings
+    assert "MetadataOptions.InstanceMetadataTags has no counterpart" in warnings
+    assert warnings.count("NetworkInterfaces.InterfaceType efa is not converted") == 1
+
+
 def test_the_budget_for_drift_is_that_of_updates_of_the_group():
     """A budget for every reason would limit drift too: the least of all budgets counts."""
     pool, _, _ = eks(

@@ -122,6 +122,8 @@ def write_node_class(
         _write_settings(node_class, template)
         for field in sorted(template.data.keys() - _READ):
             draft.warn(f"{template.title}: {field} has no counterpart in EC2NodeClass {name}")
+        for loss in _inner_losses(template.data):
+            draft.warn(f"{template.title}: {loss}")
     if subnets:
         terms = [{"id": each} for each in subnets]
         node_class.add("spec.subnetSelectorTerms", terms, "subnets of the group")
@@ -129,6 +131,21 @@ def write_node_class(
     if all_tags:
         node_class.add("spec.tags", all_tags, "tags of the group and of its launch template")
     return node_class
+
+
+def _inner_losses(data: Mapping[str, object]) -> list[str]:
+    """Return what is lost of fields that are read."""
+    lost: list[str] = []
+    if as_object(data.get("MetadataOptions")).get("InstanceMetadataTags") == "enabled":
+        lost.append("MetadataOptions.InstanceMetadataTags has no counterpart in EC2NodeClasses")
+    for interface in as_objects(data.get("NetworkInterfaces")):
+        kind = interface.get("InterfaceType") or "interface"
+        if kind != "interface":
+            lost.append(
+                f"NetworkInterfaces.InterfaceType {kind} is not converted: let pods request "
+                "vpc.amazonaws.com/efa, or set spec.networkInterfaces of the EC2NodeClass"
+            )
+    return list(dict.fromkeys(lost))
 
 
 def _write_settings(node_class: ManifestDraft, template: LaunchTemplate) -> None:

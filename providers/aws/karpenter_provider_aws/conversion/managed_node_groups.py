@@ -118,6 +118,12 @@ def _convert(draft: ManifestDraft) -> None:
             f"ec2 describe-launch-template-versions`, or complete instance types of NodePool and "
             f'EC2NodeClass "{class_name}"'
         )
+    if group.get("capacityType") == "CAPACITY_BLOCK":
+        draft.warn(
+            f'node group "{name}" uses a Capacity Block: name the reservation in '
+            f'spec.capacityReservationSelectorTerms of EC2NodeClass "{class_name}"; nothing is launched '
+            "without it"
+        )
     _write_budgets(pool, as_object(group.get("updateConfig")))
     node_class = write_node_class(
         draft,
