@@ -19,7 +19,14 @@ from karpenter_core.api.decisions import (
     DecisionPlacement,
     bounded,
 )
-from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, SPOT, ZONE
+from karpenter_core.api.labels import (
+    CAPACITY_TYPE,
+    DO_NOT_DISRUPT,
+    INSTANCE_TYPE,
+    ON_DEMAND,
+    SPOT,
+    ZONE,
+)
 from karpenter_core.api.prices import Price
 from karpenter_core.disruption.pricing import NodePrices, current_price
 from karpenter_core.scheduling.journal import inputs_digest, planned_launch
@@ -62,6 +69,9 @@ METHOD: Final = "fresh-plan"
 _NO_PRICE: Final = "its price is not known"
 _NO_CATALOGUE: Final = f"{_NO_PRICE}, because no NodePool has instance types"
 _PROTECTED: Final = "a pod on it may not be moved"
+_ANNOTATED: Final = "an annotation of the node forbids its removal"
+_SCALE_DOWN_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+"""The annotation by which Cluster Autoscaler keeps a node."""
 _STATIC: Final = "its NodePool has a fixed number of nodes"
 _UNPLACED: Final = "a pod on it fits on no node that a NodePool can launch"
 _NAMED: Final = 5
@@ -138,7 +148,7 @@ def build_fresh_problem(
 
     `other_nodes` are these labels, each with its value, or with None for any; without labels no other
     node is considered.
-    A node stays if its price is not known, if one of its pods may not be moved, or if it is among
+    A node stays if its price is not known, if it or one of its pods may not be moved, or if it is among
     `keep`, to which the caller adds nodes whose pods found no place. `problem` is that of a
     provisioning pass over the snapshot.
     """
@@ -156,6 +166,9 @@ def build_fresh_problem(
             continue
         if _is_of_static_pool(state_node, snapshot):
             kept[node.name] = _STATIC
+            continue
+        if _is_annotated_to_stay(state_node):
+            kept[node.name] = _ANNOTATED
             continue
         price = prices.price_per_hour(state_node)
         moving = tuple(pod for pod in state_node.pods if pod.is_reschedulable)
@@ -288,6 +301,13 @@ def _volumes_of(pods: Iterable[PodView], volumes: PodVolumeReader) -> dict[str, 
 def _is_of_static_pool(state_node: StateNode, snapshot: Snapshot) -> bool:
     pool = snapshot.node_pools.get(state_node.pool)
     return pool is not None and is_static(pool)
+
+
+def _is_annotated_to_stay(state_node: StateNode) -> bool:
+    annotations = state_node.annotations
+    if annotations.get(DO_NOT_DISRUPT) == "true":
+        return True
+    return not state_node.managed and annotations.get(_SCALE_DOWN_DISABLED) == "true"
 
 
 def _is_considered(state_node: StateNode, other_nodes: Mapping[str, str | None]) -> bool:

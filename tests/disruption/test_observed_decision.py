@@ -18,7 +18,8 @@ from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.events import DeletionMarked, VirtualPodsDeclared
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, pod, problem
-from tests.disruption.small_clusters import box, cluster, pool, runs
+from karpenter_core.testing.state_builders import node
+from tests.disruption.small_clusters import FOUR, box, cluster, pool, runs
 from tests.scheduling.test_virtual_pods import source, virtual_pods
 from tests.state.test_pod_volumes import bound, mounting, volume, zone, zones
 
@@ -107,7 +108,7 @@ def test_the_room_of_buffers_keeps_what_their_volumes_require():
     assert fresh.problem.volumes == {room.uid: asked.problem.volumes[room.uid]}
 
 
-def compared(state, *, keep=(), **changes):
+def compared(state, *, keep=(), other_nodes=None, **changes):
     """Return the problem of a provisioning pass over a cluster, and that of a comparison."""
     settings = ProblemSettings()
     asked = build_provisioning_input(state.snapshot(), now=EPOCH, problem_settings=settings)
@@ -118,7 +119,7 @@ def compared(state, *, keep=(), **changes):
         now=EPOCH,
         problem_settings=settings,
         options=SolveOptions(),
-        other_nodes={},
+        other_nodes=other_nodes or {},
         keep=keep,
     )
 
@@ -144,6 +145,33 @@ def test_a_node_whose_pods_found_no_place_stays_with_them():
     assert [each.name for each in fresh.problem.nodes] == ["a"]
     assert [each.name for each in fresh.problem.pods] == ["api"]
     assert set(fresh.kept) == {"a"}
+
+
+def test_a_node_that_an_annotation_keeps_is_not_compared():
+    """The controller would not remove it: its price is no savings."""
+    stays = {"karpenter.sh/do-not-disrupt": "true"}
+    not_so = {"karpenter.sh/do-not-disrupt": "false"}
+    others = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
+    nodes = (
+        box("a", annotations=stays),
+        box("b", annotations=not_so),
+        box("c", annotations=others),
+    )
+    _, fresh = compared(cluster(pool(), *nodes))
+    assert [each.state_node.name for each in fresh.nodes] == ["b", "c"]
+    assert fresh.kept == {"a": "an annotation of the node forbids its removal"}
+
+
+def test_a_node_of_another_autoscaler_that_its_annotation_keeps_is_not_compared():
+    group = {"group": "web", "node.kubernetes.io/instance-type": FOUR.name}
+    kept = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
+    nodes = (
+        node("a", labels=group, annotations=kept),
+        node("b", labels=group),
+    )
+    _, fresh = compared(cluster(pool(), *nodes), other_nodes={"group": "web"})
+    assert fresh.kept["a"] == "an annotation of the node forbids its removal"
+    assert fresh.kept.get("b") != fresh.kept["a"]
 
 
 def test_a_node_that_ends_anyway_is_not_compared():
