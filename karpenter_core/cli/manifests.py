@@ -254,7 +254,10 @@ def _read_file(
     file: Path, notes: list[str], snapshots: list[SnapshotFile]
 ) -> Iterator[ManifestEntry]:
     name, text = manifest_text(file)
-    for number, document in enumerate(read_documents(name, text), start=1):
+    documents = read_documents(name, text)
+    if all(document is None for document in documents):
+        notes.append(f"{name}: is empty")
+    for number, document in enumerate(documents, start=1):
         if document is None:
             continue
         where = f"{name}, document {number}"

@@ -179,6 +179,15 @@ def test_lists_folders_and_other_kinds_are_read(run, plan, tmp_path):
     assert "ignored: 1 of kind ConfigMap" in run(folder).err
 
 
+@pytest.mark.parametrize("text", ["", "# nothing\n---\n", "null\n"])
+def test_an_empty_file_is_noted(run, tmp_path, text):
+    """`kubectl get pods > FILE` that fails leaves one: no pod would seem to wait."""
+    file = tmp_path / "pods.yaml"
+    file.write_text(text)
+
+    assert f"{file}: is empty" in run(file).err.replace("\n", "")
+
+
 def test_the_folder_of_a_mounted_config_map_is_read_once(plan, tmp_path):
     """Its files are links into a folder beside them, whose name begins with two dots."""
     folder = tmp_path / "mounted"
