@@ -150,6 +150,7 @@ def _disruption(command_input: CommandInput) -> JsonObject | None:
 
 def _show_rebalance(command_input: CommandInput, output: PlanFormat) -> None:
     from karpenter_core.cli.document import json_text
+    from karpenter_core.cli.plan_notes import unmanaged_notes
     from karpenter_core.cli.rebalance.document import rebalance_document
     from karpenter_core.cli.rebalance.simulation import simulate_rebalance
     from karpenter_core.cli.rebalance.tables import answer_line, print_rebalance
@@ -159,6 +160,7 @@ def _show_rebalance(command_input: CommandInput, output: PlanFormat) -> None:
         print(json_text(document))
         return
     print_notes(command_input.cluster.notes)
+    print_notes(unmanaged_notes(command_input.cluster.snapshot))
     if output is PlanFormat.HTML:
         from karpenter_core.cli.rebalance.report import rebalance_report
 

@@ -35,6 +35,7 @@ __all__ = [
     "quota_notes",
     "schedule_notes",
     "spot_share_notes",
+    "unmanaged_notes",
 ]
 
 _SHOWN: Final = 5
@@ -47,6 +48,20 @@ def plan_notes(snapshot: Snapshot) -> tuple[str, ...]:
         *_nodes_left_out(snapshot),
         *_nodes_without_room_for_pods(snapshot),
         *_pools_held_back(snapshot),
+    )
+
+
+def unmanaged_notes(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return a note if there are nodes without a NodeClaim, which no disruption removes."""
+    count = sum(not each.managed for each in snapshot.state_nodes)
+    if not count:
+        return ()
+    them = "1 node has" if count == 1 else f"{count} nodes have"
+    return (
+        (
+            f"{them} no NodeClaim and {'stays' if count == 1 else 'stay'}; `karpenter run --observe "
+            "--observe-nodes LABEL` compares the price of such nodes with a fresh plan"
+        ),
     )
 
 

@@ -198,6 +198,16 @@ def test_a_cluster_without_a_saving_says_so(rebalance):
     )
 
 
+def test_nodes_without_a_claim_are_noted_as_such_that_stay(program, tmp_path):
+    """Beside Cluster Autoscaler "nothing to rebalance: 0 nodes" would say that there are none."""
+    group = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "group-1"}}
+    file = write(tmp_path / "cluster.yaml", CONSOLIDATING, group)
+    shown = program("plan", "--rebalance", "--offline", file)
+    assert "note: 1 node has no NodeClaim and stays; `karpenter run --observe" in shown.err
+    file = write(tmp_path / "cluster.yaml", CONSOLIDATING, *claim_with_node("node-1"))
+    assert "NodeClaim" not in program("plan", "--rebalance", "--offline", file).err
+
+
 def test_a_plan_shows_the_nodes_that_are_removed_and_the_price_before_and_after(program, tmp_path):
     types = tmp_path / "types.json"
     types.write_text(json.dumps(TYPES))
