@@ -59,7 +59,7 @@ def unmanaged_notes(snapshot: Snapshot) -> tuple[str, ...]:
     them = "1 node has" if count == 1 else f"{count} nodes have"
     return (
         (
-            f"{them} no NodeClaim and {'stays' if count == 1 else 'stay'}; `karpenter run --observe "
+            f"{them} no NodeClaim of a loaded provider and {'stays' if count == 1 else 'stay'}; `karpenter run --observe "
             "--observe-nodes LABEL` compares the price of such nodes with a fresh plan"
         ),
     )

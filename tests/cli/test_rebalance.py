@@ -203,7 +203,10 @@ def test_nodes_without_a_claim_are_noted_as_such_that_stay(program, tmp_path):
     group = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "group-1"}}
     file = write(tmp_path / "cluster.yaml", CONSOLIDATING, group)
     shown = program("plan", "--rebalance", "--offline", file)
-    assert "note: 1 node has no NodeClaim and stays; `karpenter run --observe" in shown.err
+    assert (
+        "note: 1 node has no NodeClaim of a loaded provider and stays; `karpenter run --observe"
+        in shown.err
+    )
     file = write(tmp_path / "cluster.yaml", CONSOLIDATING, *claim_with_node("node-1"))
     assert "NodeClaim" not in program("plan", "--rebalance", "--offline", file).err
 
