@@ -49,6 +49,8 @@ def folder(tmp_path, monkeypatch, program):
     (tmp_path / "workload.yaml").write_text(json.dumps(WORKLOAD))
     odd = {"deployments": [{**WORKLOAD["deployments"][0], "spec": {"nodeSelector": ["a"]}}]}
     (tmp_path / "odd-pod.yaml").write_text(json.dumps(odd))
+    odd = {"deployments": [{**WORKLOAD["deployments"][0], "spec": {"nodeselector": {"a": "b"}}}]}
+    (tmp_path / "misspelt.yaml").write_text(json.dumps(odd))
     write(tmp_path / "older.yaml", {**POOL, "apiVersion": "karpenter.sh/v1beta1"})
     (tmp_path / "broken.yaml").write_text("kind: [Pod\nmetadata: {}\n")
     (tmp_path / "chart.yaml").write_text("kind: Pod\nmetadata:\n  name: {{ .Values.name }}\n")
@@ -118,6 +120,10 @@ CASES = {
     "simulation of a pod that is no pod": (
         (*SIMULATE[:-1], "odd-pod.yaml"), "odd-pod.yaml", "deployments[0]", 'Pod "default/web"',
         "spec.nodeSelector: must be an object, not an array",
+    ),
+    "simulation of a misspelt field of a pod": (
+        (*SIMULATE[:-1], "misspelt.yaml"), "misspelt.yaml", 'field "deployments[0].spec"',
+        'a pod has no field "nodeselector"; did you mean "nodeSelector"?',
     ),
     "simulation of an older NodePool": (
         ("simulate", "--nodepools", "older.yaml", "--workload", "workload.yaml"), "older.yaml",

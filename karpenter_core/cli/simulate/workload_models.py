@@ -21,11 +21,62 @@ from karpenter_core.api.cron_schedule import CronSchedule
 from karpenter_core.api.durations import parse_duration
 from karpenter_core.api.quantities import parse_quantity
 from karpenter_core.errors import BadInputError
+from karpenter_core.provider.kit.spelling import did_you_mean
 
 __all__ = [
     "CronStep", "DeploymentSpec", "JobSpec", "PodSpec", "SineCurve", "Step", "WorkloadFile",
     "described",
 ]  # fmt: skip
+
+
+_POD_FIELDS: Final = frozenset(
+    [
+        "activeDeadlineSeconds",
+        "affinity",
+        "automountServiceAccountToken",
+        "containers",
+        "dnsConfig",
+        "dnsPolicy",
+        "enableServiceLinks",
+        "ephemeralContainers",
+        "hostAliases",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "hostUsers",
+        "hostname",
+        "hostnameOverride",
+        "imagePullSecrets",
+        "initContainers",
+        "nodeName",
+        "nodeSelector",
+        "os",
+        "overhead",
+        "preemptionPolicy",
+        "priority",
+        "priorityClassName",
+        "readinessGates",
+        "resourceClaims",
+        "resources",
+        "restartPolicy",
+        "runtimeClassName",
+        "schedulerName",
+        "schedulingGates",
+        "schedulingGroup",
+        "securityContext",
+        "serviceAccount",
+        "serviceAccountName",
+        "setHostnameAsFQDN",
+        "shareProcessNamespace",
+        "subdomain",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "topologySpreadConstraints",
+        "volumes",
+        "workloadRef",
+    ]
+)
+"""Fields of `spec` of a pod (API reference of Kubernetes 1.36)."""
 
 
 def _seconds(value: object) -> float:
@@ -67,6 +118,13 @@ def _schedule(text: str) -> str:
     return text
 
 
+def _pod_fields(spec: dict[str, object]) -> dict[str, object]:
+    """Refuse a field that no pod has: without a misspelt selector or toleration it costs something else."""
+    for name in sorted(spec.keys() - _POD_FIELDS):
+        raise ValueError(f'a pod has no field "{name}"{did_you_mean(name, _POD_FIELDS)}')
+    return spec
+
+
 _Seconds = Annotated[float, BeforeValidator(_seconds)]
 _Period = Annotated[_Seconds, AfterValidator(_longer_than_zero)]
 _Quantity = Annotated[str, BeforeValidator(_quantity)]
@@ -90,7 +148,7 @@ class PodSpec(_FileModel):
     resources: dict[str, _Quantity] = Field(default_factory=dict)
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
-    spec: dict[str, object] = Field(default_factory=dict)
+    spec: Annotated[dict[str, object], AfterValidator(_pod_fields)] = Field(default_factory=dict)
 
 
 class Step(_FileModel):
