@@ -40,7 +40,7 @@ APART = AffinityTerm(topology_key=HOSTNAME, selector=LabelSelector(match_labels=
 
 
 def plain(name):
-    return pod_shape(labels={"app": name}, cpu=f"{len(name)}")
+    return pod_shape(labels={"app": name}, cpu=f"{len(name)}00m")
 
 
 def picky(name):
