@@ -145,3 +145,16 @@ def test_the_table_begins_with_the_answer(explain):
 def test_a_pool_that_does_not_exist_is_an_error_with_similar_names(explain):
     shown = explain(pool(), name="generol", code=2)
     assert "general" in shown.err
+
+
+def test_notes_about_objects_that_were_not_read_come_with_a_missing_name(program, tmp_path):
+    """On a live cluster the object may be among those that are left out, or its kind not served."""
+    file = write(
+        tmp_path / "cluster.yaml",
+        pool("web"),
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}},
+    )
+    shown = program("explain", "nodepool", "nope", "--offline", file, code=2)
+    note, error = shown.err.splitlines()
+    assert note == "karpenter: note: ignored: 1 of kind ConfigMap"
+    assert 'there is no NodePool "nope"' in error

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from karpenter_core.cli.cluster_options import takes_cluster
 from karpenter_core.cli.cluster_source import ClusterSource, OutputFormat, help_of
-from karpenter_core.errors import SettingsError
+from karpenter_core.errors import BadInputError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.cli.cluster_source import CommandInput
 
 __all__ = ["register"]
+
+T = TypeVar("T")
 
 _Answer = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
 
@@ -106,7 +109,7 @@ def node(
     from karpenter_core.cli.explain.node import find_state_node, node_explanation
     from karpenter_core.cli.explain.tables import print_node_explanation
 
-    document = node_explanation(command_input, find_state_node(command_input.cluster, name))
+    document = node_explanation(command_input, _found(find_state_node, command_input, name))
     _show(command_input, document, output, print_node_explanation)
 
 
@@ -131,7 +134,7 @@ def nodepool(
     from karpenter_core.cli.plan import solve_cluster
 
     cluster = command_input.cluster
-    pool_found = find_node_pool(cluster, name)
+    pool_found = _found(find_node_pool, command_input, name)
     document = node_pool_explanation(command_input, pool_found, solve_cluster(cluster))
     _show(command_input, document, output, print_node_pool_explanation)
 
@@ -157,7 +160,7 @@ def nodeclaim(
     from karpenter_core.cli.explain.nodeclaim import find_node_claim, node_claim_explanation
     from karpenter_core.cli.explain.tables import print_node_claim_explanation
 
-    found = find_node_claim(command_input.cluster, name)
+    found = _found(find_node_claim, command_input, name)
     document = node_claim_explanation(command_input, found)
     _show(command_input, document, output, print_node_claim_explanation)
 
@@ -177,7 +180,7 @@ def _answer(command_input: CommandInput, key: str) -> dict[str, object]:
     from karpenter_core.cli.plan import solve_cluster
 
     cluster = command_input.cluster
-    pod_found = find_pod(cluster, key)
+    pod_found = _found(find_pod, command_input, key)
     return pod_explanation(
         cluster,
         pod_found,
@@ -185,6 +188,17 @@ def _answer(command_input: CommandInput, key: str) -> dict[str, object]:
         is_live=command_input.is_live,
         refusal=command_input.refusal_of(pod_found),
     )
+
+
+def _found(find: Callable[[ClusterInput, str], T], command_input: CommandInput, name: str) -> T:
+    """Find an object; if it is not there, tell which objects could not be read: it may be among them."""
+    from karpenter_core.cli.plan import print_notes
+
+    try:
+        return find(command_input.cluster, name)
+    except BadInputError:
+        print_notes(command_input.cluster.notes)
+        raise
 
 
 def _show(
