@@ -628,6 +628,26 @@ class TestLeftOver:
 
         staged(tmp_path, scenario)
 
+    @pytest.mark.parametrize("seconds", [20.0, 70.0])
+    def test_replacements_of_a_dead_process_are_used(self, tmp_path, seconds):
+        """They boot or are empty when it is gone, and need not be launched again."""
+
+        async def scenario(stage):
+            pool = fixed(after="0s", nodes="1")
+            await stage.begin(pool, deployment("web", 2, affinity=ALONE), pods=2)
+            stage.cloud_fails({"fault": "slow-node", "delay": "1m"})
+            stage.change()
+            await stage.until(lambda: len(stage.claims) == 3)
+            replacements = stage.claims - stage.first
+            await stage.running.kill()
+            await stage.clock.sleep(seconds)
+            stage.running = stage.scene.start(*stage._arguments)
+            await stage.until(lambda: stage.leaving == stage.first, seconds=400)
+            await stage.until(lambda: len(stage.claims) == 2)
+            assert replacements < stage.claims
+
+        staged(tmp_path, scenario)
+
     @pytest.mark.parametrize("seconds", [1.0, 6.0])
     def test_commands_of_a_dead_process_are_ended_or_rolled_back(self, tmp_path, seconds):
         """The next one finds taints, conditions and claims, and the cluster comes to rest."""

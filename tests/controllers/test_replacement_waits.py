@@ -93,6 +93,56 @@ def test_a_replacement_that_is_never_initialized_is_waited_for_ten_minutes(tmp_p
     staged(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("after", ["0s", "5m"])
+@pytest.mark.parametrize("reason", ["drifted", "underutilized"])
+def test_a_replacement_that_is_ready_after_its_command_was_taken_back_is_used(
+    tmp_path, reason, after
+):
+    """Removed as empty, it would be launched again, and be too late again, without end."""
+
+    async def scenario(stage):
+        registry = stage.scene.cluster.server.registry
+        on_demand = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
+        sizes = {"requirements": [on_demand, {**CPU, "values": ["2", "4", "8"]}]}
+        pool = fixed(after=after, template=sizes)
+        await stage.begin(pool, deployment("web", 1, cpu="6"), pods=1)
+        if reason == "underutilized":
+            requests = {"requests": {"cpu": "1", "memory": "1Gi"}}
+            containers = [{"name": "web", "image": "nginx", "resources": requests}]
+            smaller = {"spec": {"template": {"spec": {"containers": containers}}}}
+            registry.patch(DEPLOYMENTS, smaller, "web", "default")
+            annotations = {"karpenter.sh/drift": "detect-only"}
+            registry.patch(NODE_POOLS, {"metadata": {"annotations": annotations}}, "general", "")
+        boot_slowly(stage)
+        await stage.until(lambda: len(stage.claims) == 2, seconds=600)
+        new = await wait_registered(stage)
+        assert replacement(stage)["metadata"]["annotations"]["karpenter.sh/created-for"] == reason
+        await stage.until(lambda: not stage.tainted, seconds=900)
+        await stage.clock.sleep(120)
+
+        registry.patch(NODES, {"spec": {"taints": None}}, new, "")
+        await stage.until(lambda: stage.claims == {new}, seconds=120)
+
+    staged(tmp_path, scenario)
+
+
+def test_a_replacement_that_nobody_uses_goes_after_five_minutes(tmp_path):
+    async def scenario(stage):
+        await stage.begin(fixed(after="0s"), deployment("web", 1, affinity=ALONE), pods=1)
+        boot_slowly(stage)
+        new = await wait_registered(stage)
+        stage.scene.cluster.server.registry.patch(
+            DEPLOYMENTS, {"spec": {"replicas": 0}}, "web", "default"
+        )
+        await stage.clock.sleep(5)
+        stage.scene.cluster.server.registry.patch(NODES, {"spec": {"taints": None}}, new, "")
+        await stage.clock.sleep(4 * 60)
+        assert stage.claims == {new}
+        await stage.until(lambda: not stage.claims, seconds=120)
+
+    staged(tmp_path, scenario)
+
+
 def test_a_command_is_taken_back_while_its_replacement_is_still_ending(tmp_path):
     """A foreign finalizer holds the claim: it exists, and cannot be used."""
 

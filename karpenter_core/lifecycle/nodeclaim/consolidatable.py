@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import TRUE, is_true
 from karpenter_core.api.labels import NODE_POOL
@@ -14,6 +14,7 @@ from karpenter_core.lifecycle.claim_status import (
     with_condition,
     without_condition,
 )
+from karpenter_core.state.replacements import is_replacement
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
 
-__all__ = ["consolidatable_at", "consolidatable_step", "quiet_since"]
+__all__ = ["REPLACEMENT_GRACE", "consolidatable_at", "consolidatable_step", "quiet_since"]
+
+REPLACEMENT_GRACE: Final = timedelta(minutes=5)
+"""The least time that a replacement without pods is kept for.
+
+Its command may have ended before it was ready, with its time limit or its process. The next pass moves
+the pods there; if it were removed as empty, that pass would launch another one.
+"""
 
 
 def quiet_since(claim: NodeClaim) -> datetime | None:
@@ -47,6 +55,8 @@ def consolidatable_at(
     reference = quiet_since(claim)
     if reference is None:
         return None
+    if claim.status.last_pod_event_time is None and is_replacement(claim):
+        window = max(window, REPLACEMENT_GRACE)
     return (reference if latest is None else min(reference, latest)) + window
 
 
