@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import NODE_POOL, NODES
-from karpenter_core.api.nodeclaim import DISRUPTION_REASON
+from karpenter_core.api.nodeclaim import DISRUPTION_REASON, INITIALIZED
 from karpenter_core.api.quantities import parse_resources
+from karpenter_core.state.replacements import is_replacement
 from karpenter_core.state.state_nodes import is_instance_terminating, is_kept_by_others
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class StaticPoolClaims:
     deleting: tuple[NodeClaim, ...] = ()
     without_instance: int = 0
     """Number of those that are being deleted which only finalizers of other controllers keep."""
+    without_replacement: int = 0
+    """Number of those that a command replaces and whose replacement is gone: it will be rolled back."""
 
     @property
     def node_count(self) -> int:
@@ -104,6 +107,7 @@ def static_claims_by_pool(
             without_instance=sum(
                 is_kept_by_others(claim, snapshot.nodes_of(claim)) for claim in deleting
             ),
+            without_replacement=_count_without_replacement(active, deleting),
         )
         for pool, (active, pending, deleting) in groups.items()
     }
@@ -117,6 +121,15 @@ def _is_leaving(claim: NodeClaim, snapshot: Snapshot) -> bool:
     )
 
 
+def _count_without_replacement(active: list[NodeClaim], deleting: list[NodeClaim]) -> int:
+    """Count the claims that a command has marked, less the replacements that it waits for."""
+    marked = sum(not each.is_deleting and not is_instance_terminating(each) for each in deleting)
+    awaited = sum(
+        is_replacement(each) and not is_true(each.status.conditions, INITIALIZED) for each in active
+    )
+    return max(marked - awaited, 0)
+
+
 def node_limit(pool: NodePool) -> int | None:
     """Return `limits.nodes` of a pool; None without one."""
     return parse_resources(pool.spec.limits).get(NODES)
@@ -126,9 +139,9 @@ def missing_replicas(pool: NodePool, claims: StaticPoolClaims, *, in_flight: int
     """Return how many claims a pool lacks; claims that are being replaced count as present.
 
     So do claims `in_flight`, whose creation has not been answered. Among them may be the replacement of
-    a node that has gone meanwhile, which takes its place then.
+    a node that has gone meanwhile, which takes its place then. A node whose replacement is gone stays.
     """
-    present = len(claims.active) + len(claims.pending) + in_flight
+    present = len(claims.active) + len(claims.pending) + claims.without_replacement + in_flight
     return max((pool.spec.replicas or 0) - present, 0)
 
 

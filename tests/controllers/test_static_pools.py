@@ -506,6 +506,31 @@ def test_empty_drifted_nodes_outlive_replacements_that_do_not_start(tmp_path):
     run_controller(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("deleted", [1, 2])
+def test_replacements_that_are_deleted_end_no_node_that_works(tmp_path, deleted):
+    """Their commands are rolled back; a claim created in their place would be one too many."""
+
+    async def scenario(scene):
+        faults = tmp_path / "faults.json"
+        faults.write_text(json.dumps([]))
+        await grown(scene, count=2, arguments=(*ON, f"--kwok-faults-file={faults}"))
+        first = set(live(scene))
+        faults.write_text(json.dumps([{"fault": "slow-node", "delay": "1m"}]))
+        drift(scene)
+        await scene.settle(lambda: len(scene.claims()) == 4, seconds=60)
+        await scene.cluster.clock.sleep(15)
+        for name in sorted(set(live(scene)) - first)[:deleted]:
+            scene.cluster.delete(NODE_CLAIMS, name)
+
+        for _ in range(300):
+            await scene.cluster.clock.sleep(1)
+            left = [each for each in scene.claims() if "deletionTimestamp" not in each["metadata"]]
+            assert sum(map(is_ready, left)) >= 2
+        assert len(revised(scene)) == 2
+
+    run_controller(tmp_path, scenario)
+
+
 def test_a_limit_without_room_for_a_replacement_keeps_drifted_nodes(tmp_path):
     """Case 189: an Event says why."""
 
