@@ -52,6 +52,7 @@ _INITIAL_EVENTS_SECONDS: Final = 120.0
 _PROBE_SECONDS: Final = 60.0
 """Time limit for a list that checks a silent stream."""
 _MISSING_KIND_SECONDS: Final = 5.0
+_REPORT_SECONDS: Final = 600.0
 _OWED_DELETIONS: Final = 10
 """Watches from one version that may lack a deletion before the kind is listed again."""
 _YIELD_EVERY: Final = 500  # handlers between two turns of the event loop
@@ -104,6 +105,7 @@ class Informer:
         self._deletions_owed_at = ""
         self._deletions_owed = 0
         self._trouble = ""
+        self._reported_at = 0.0
         self._contact: Final = LastContact(clock, times or ContactTimes(), on_fresh)
         self.show_age()
 
@@ -187,15 +189,15 @@ class Informer:
             except NotFoundError as error:
                 self._version = ""
                 pause = _MISSING_KIND_SECONDS * (0.5 + 0.5 * self._jitter())
-                self._log_problem_once(error, f"waiting for {self._resource} to be installed")
+                self._log_problem(error, f"waiting for {self._resource} to be installed")
             except ApiError as error:
                 pause = error.retry_after.total_seconds() if error.retry_after else 0.0
                 self._must_list_again(error)
             except BadInputError as error:
                 self._version = ""
-                self._log_problem_once(error, "the response cannot be parsed; listing again")
+                self._log_problem(error, "the response cannot be parsed; listing again")
             except TimeoutError as error:
-                self._log_problem_once(error, "the watch is stuck; reconnecting")
+                self._log_problem(error, "the watch is stuck; reconnecting")
             if self._clock.monotonic() - started >= _HEALTHY_SECONDS:
                 self._backoff.reset()
             await self._clock.sleep(pause or self._backoff.next_delay())
@@ -420,14 +422,15 @@ class Informer:
         if isinstance(error, GoneError):
             _log.debug("too old to resume; listing again", kind=self.kind.kind)
         else:
-            self._log_problem_once(error, "disconnected; retrying")
+            self._log_problem(error, "disconnected; retrying")
 
-    def _log_problem_once(self, error: Exception, what: str) -> None:
-        """Log a problem once per outage."""
+    def _log_problem(self, error: Exception, what: str) -> None:
+        """Log a problem at the begin of an outage, and every ten minutes while it lasts."""
         self._fail("watch")
-        text = str(error) or type(error).__name__
-        if not self._trouble:
+        text, now = str(error) or type(error).__name__, self._clock.monotonic()
+        if not self._trouble or now - self._reported_at >= _REPORT_SECONDS:
             _log.warning(what, kind=self.kind.kind, error=text)
+            self._reported_at = now
         self._trouble = text
 
     def _record_contact(self) -> None:

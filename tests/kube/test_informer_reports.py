@@ -47,6 +47,19 @@ def test_an_outage_is_logged_once_and_so_is_its_end():
     assert [entry["error"] for entry in logs if "error" in entry] == ["the watch broke"]
 
 
+def test_an_outage_that_lasts_is_logged_again():
+    """Such as a missing permission, without which the process serves nothing."""
+
+    async def script(_follower):
+        await asyncio.sleep(1500)
+
+    forbidden = ApiError("pods is forbidden", status=403)
+    with capture_logs() as logs:
+        follow(script, answers=[forbidden] * 1000, watches=[[forbidden]] * 1000)
+    errors = [entry["error"] for entry in logs if entry["event"] == "disconnected; retrying"]
+    assert errors == ["pods is forbidden"] * 3
+
+
 class Refusing:
     """A list that nothing can be added to."""
 
