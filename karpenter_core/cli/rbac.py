@@ -129,7 +129,8 @@ def render_rbac(
         *needed,
         *FACT_PERMISSIONS,
         Permission("get", CUSTOM_RESOURCE_DEFINITIONS),
-        *([leader] if observe else []),
+        # A leader may hold a Lease of this name in any namespace.
+        *([leader, Permission("list", LEASES)] if observe else []),
     )
     documents: list[JsonObject] = []
     for where in sorted({each.namespace for each in permissions}):
