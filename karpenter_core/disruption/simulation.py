@@ -23,7 +23,6 @@ from karpenter_core.scheduling.isolation import isolate_steps
 from karpenter_core.scheduling.problem import ReservationPolicy
 from karpenter_core.scheduling.whatif.what_if import WhatIf
 from karpenter_core.state.disruption_problem import build_disruption_problem
-from karpenter_core.state.replacements import is_unused_replacement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Mapping
@@ -270,7 +269,6 @@ class DisruptionSimulation:
                 state_node.claim is None
                 or not state_node.initialized
                 or not _has_window(self._snapshot, state_node)
-                or is_unused_replacement(state_node)
                 or is_true(state_node.claim.status.conditions, CONSOLIDATABLE)
             )
 

@@ -93,8 +93,9 @@ def test_a_replacement_that_is_never_initialized_is_waited_for_ten_minutes(tmp_p
     staged(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("after", ["0s", "5m"])
-@pytest.mark.parametrize("reason", ["drifted", "underutilized"])
+@pytest.mark.parametrize(
+    ("reason", "after"), [("drifted", "0s"), ("drifted", "5m"), ("underutilized", "0s")]
+)
 def test_a_replacement_that_is_ready_after_its_command_was_taken_back_is_used(
     tmp_path, reason, after
 ):
