@@ -13,6 +13,7 @@ from karpenter_core.api.conditions import TRUE, find_condition
 from karpenter_core.api.labels import PODS, SCHEDULES, SPOT_SHARE
 from karpenter_core.api.quantities import format_amount
 from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES, spot_share_error
+from karpenter_core.cli.name_lists import some_names
 from karpenter_core.lifecycle.nodepool.launches_held_back import LAUNCHES_HELD_BACK
 from karpenter_core.scheduling.resources import merge
 from karpenter_core.state.request_predictions import RequestPredictions
@@ -56,10 +57,10 @@ def unmanaged_notes(snapshot: Snapshot) -> tuple[str, ...]:
     count = sum(not each.managed for each in snapshot.state_nodes)
     if not count:
         return ()
-    them = "1 node has" if count == 1 else f"{count} nodes have"
+    verbs = ("has", "stays") if count == 1 else ("have", "stay")
     return (
         (
-            f"{them} no NodeClaim of a loaded provider and {'stays' if count == 1 else 'stay'}; `karpenter run --observe "
+            f"{_count(count, 'node')} {verbs[0]} no NodeClaim of a loaded provider and {verbs[1]}; `karpenter run --observe "
             "--observe-nodes LABEL` compares the price of such nodes with a fresh plan"
         ),
     )
@@ -178,7 +179,7 @@ def _pods_on_unknown_nodes(snapshot: Snapshot) -> Iterator[str]:
     if unknown:
         yield (
             f"{_count(sum(unknown.values()), 'pod')} bound to nodes that are not there: "
-            f"{_names(unknown)}; they count nowhere"
+            f"{some_names(sorted(unknown), _SHOWN)}; they count nowhere"
         )
 
 
@@ -194,7 +195,7 @@ def _nodes_left_out(snapshot: Snapshot) -> Iterator[str]:
     if left_out:
         yield (
             f"{_count(len(left_out), 'node')} not taken for capacity (of a NodePool without "
-            f"providerID, or with the providerID of another node): {_names(left_out)}"
+            f"providerID, or with the providerID of another node): {some_names(sorted(left_out), _SHOWN)}"
         )
 
 
@@ -203,7 +204,7 @@ def _nodes_without_room_for_pods(snapshot: Snapshot) -> Iterator[str]:
     if silent:
         yield (
             f"{_count(len(silent), 'node')} whose status.allocatable says nothing of {PODS}: "
-            f"{_names(silent)}; nothing fits there"
+            f"{some_names(sorted(silent), _SHOWN)}; nothing fits there"
         )
 
 
@@ -213,12 +214,6 @@ def _pools_held_back(snapshot: Snapshot) -> Iterator[str]:
         held = find_condition(pool.status.conditions, LAUNCHES_HELD_BACK)
         if held is not None and held.status == TRUE:
             yield f'nodepool "{name}" is held back: {held.message}'
-
-
-def _names(names: Iterable[str]) -> str:
-    ordered = sorted(names)
-    more = len(ordered) - _SHOWN
-    return ", ".join(ordered[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _count(number: int, noun: str) -> str:

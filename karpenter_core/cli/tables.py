@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from karpenter_core.cli.name_lists import some_names
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "counted", "full_price_text", "money_text", "offering_text", "origin_text", "plain_table", "plain_text",
-    "print_block", "print_indented", "print_plan", "print_sentence", "some_names",
+    "print_block", "print_indented", "print_plan", "print_sentence",
 ]  # fmt: skip
 
 _SHOWN_NODES: Final = 20
@@ -273,9 +275,3 @@ def _reasons(why: JsonObject) -> list[str]:
         reasons.setdefault(f"{pool['constraint']}: {pool['detail']}", []).append(name)
     lines = [f"{some_names(names, _SHOWN_POOLS)}: {reason}" for reason, names in reasons.items()]
     return lines or [why["message"]]
-
-
-def some_names(names: Sequence[str], most: int) -> str:
-    """Return names, and the number of further names."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

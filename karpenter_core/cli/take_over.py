@@ -19,6 +19,7 @@ from karpenter_core.api.nodeclaim import (
     NODE_POOL_DRIFTED,
     REQUIREMENTS_DRIFTED,
 )
+from karpenter_core.cli.name_lists import some_names
 from karpenter_core.lifecycle.nodeclaim.drift import DriftRules, LocalDrift, local_drift
 from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     ORPHAN_GRACE,
@@ -161,7 +162,7 @@ def uncompared_findings(snapshot: Snapshot) -> list[Finding]:
     missing.pop("", None)
     return [
         _warning(
-            f"{what} does not exist, or could not be read: whether {_named_claims(names)} would be replaced is "
+            f"{what} does not exist, or could not be read: whether NodeClaim {_quoted(names)} would be replaced is "
             "not known",
             "create the object again, or correct what the other findings say about its kind",
         )
@@ -169,10 +170,8 @@ def uncompared_findings(snapshot: Snapshot) -> list[Finding]:
     ]
 
 
-def _named_claims(names: Sequence[str]) -> str:
-    shown = ", ".join(f'"{name}"' for name in names[:_MOST_NAMES])
-    further = len(names) - _MOST_NAMES
-    return f"NodeClaim {shown}{f' and {further} more' if further > 0 else ''}"
+def _quoted(names: Sequence[str]) -> str:
+    return some_names([f'"{name}"' for name in names], _MOST_NAMES)
 
 
 def _migrated(
@@ -337,12 +336,9 @@ def ignored_kind_findings(
     """Return a finding if there are objects of a kind that the settings leave without an effect."""
     if not names:
         return []
-    shown = ", ".join(f'"{name}"' for name in sorted(names)[:_MOST_NAMES])
-    further = len(names) - _MOST_NAMES
-    more = f" and {further} more" if further > 0 else ""
     return [
         _warning(
-            f"{kind} {shown}{more} would have no effect: {effect}",
+            f"{kind} {_quoted(sorted(names))} would have no effect: {effect}",
             f"run with {remedy} if the other controller heeds them",
         )
     ]

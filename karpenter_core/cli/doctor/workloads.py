@@ -16,6 +16,7 @@ from karpenter_core.api.records import PodView
 from karpenter_core.api.workload_records import PodDisruptionBudgetView
 from karpenter_core.cli.cluster_listing import read_manifests
 from karpenter_core.cli.doctor.permissions import Permission, is_permitted
+from karpenter_core.cli.name_lists import some_names
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import DAEMON_SETS, DEPLOYMENTS
 from karpenter_core.provider.contract import Finding, Severity
@@ -205,8 +206,7 @@ def _pool_findings(pools: Sequence[NodePool]) -> Iterator[Finding]:
         if _overlap(one, other, requirements)
     ]
     if overlapping:
-        more = len(overlapping) - _SHOWN
-        shown = ", ".join(overlapping[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        shown = some_names(overlapping, _SHOWN)
         yield _warning(
             f"NodePools of the same weight can launch nodes for the same pods: {shown}",
             "let their requirements or taints exclude each other, or set spec.weight; else the cheaper "

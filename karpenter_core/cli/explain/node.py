@@ -19,7 +19,7 @@ from karpenter_core.cli.disruption_passes import count_virtual, disruption_pass
 from karpenter_core.cli.document import instant_text, offering
 from karpenter_core.cli.explain.leaving import leaving_cause
 from karpenter_core.cli.explain.tables import NODE_STATES
-from karpenter_core.cli.missing_objects import some_names
+from karpenter_core.cli.missing_objects import names_or_none
 from karpenter_core.cli.obstacles import OBSTACLES, blocked_text
 from karpenter_core.cli.plan_notes import predicted_change, schedule_notes
 from karpenter_core.cli.tables import counted
@@ -122,7 +122,7 @@ def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
     if near:
         hint = f"; near: {', '.join(near)}"
     elif known_names:
-        hint = f"; nodes: {some_names(known_names)}"
+        hint = f"; nodes: {names_or_none(known_names)}"
     else:
         hint = "; there are no nodes"
     raise BadInputError(f'no node "{name}"{hint}')
@@ -347,7 +347,7 @@ def _method_message(answer: MethodExplanation, node: _ExplainedNode) -> str:
             return _move_text(answer.command)
         case MethodVerdict.LATER:
             first = (
-                f"disrupts first: {some_names(answer.others)}"
+                f"disrupts first: {names_or_none(answer.others)}"
                 if answer.others
                 else "not in this pass"
             )

@@ -16,7 +16,8 @@ from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
 from karpenter_core.cli.document import constraint_of_ignored, hold_reason, no_pools_text, offering
 from karpenter_core.cli.explain.first_cause import first_cause, refusal_text
 from karpenter_core.cli.explain.tables import STATES
-from karpenter_core.cli.missing_objects import some_names
+from karpenter_core.cli.missing_objects import names_or_none
+from karpenter_core.cli.name_lists import some_names
 from karpenter_core.cli.provisioning_requests import consumer_message
 from karpenter_core.cli.tables import counted
 from karpenter_core.errors import BadInputError
@@ -83,10 +84,9 @@ def _hint(key: str, listed_names: Sequence[str]) -> str:
     near = [other for other in listed_names if other.endswith(f"/{name}")]
     near = near or [f"{namespace}/{other}" for other in alike]
     if near:
-        more = len(near) - _NEAR
-        return f"; near: {', '.join(near[:_NEAR])}{f' and {more} more' if more > 0 else ''}"
+        return f"; near: {some_names(near, _NEAR)}"
     if here:
-        return f"; pods there: {some_names(here)}"
+        return f"; pods there: {names_or_none(here)}"
     namespaces = sorted({other.rpartition("/")[0] for other in listed_names})
     return f"; namespaces with pods: {', '.join(namespaces) or 'none'}"
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
+from karpenter_core.cli.name_lists import some_names
 from karpenter_core.cli.tables import (
     counted,
     full_price_text,
@@ -15,7 +16,6 @@ from karpenter_core.cli.tables import (
     plain_text,
     print_block,
     print_sentence,
-    some_names,
 )
 
 if TYPE_CHECKING:
