@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.orphans import OrphanTracker
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -54,7 +57,12 @@ def test_all_of_many_go_at_last():
 def test_an_entry_whose_deletion_failed_comes_last_until_it_is_gone():
     watch = OrphanTracker(grace=MINUTE)
     watch.deletable({"a", "b"}, set(), complete=True, now=NOW)
-    watch.note_failed("a")
+
+    def refuse(_thing):
+        raise CloudProviderError("locked")
+
+    with pytest.raises(CloudProviderError, match="locked"):
+        watch.delete_each(["a", "b"], refuse)
     assert watch.deletable({"a", "b"}, set(), complete=True, now=NOW + MINUTE) == ("b", "a")
     watch.deletable({"b"}, set(), complete=True, now=NOW + MINUTE)
     watch.deletable({"a", "b"}, set(), complete=True, now=NOW + MINUTE)

@@ -11,8 +11,10 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.errors import CloudProviderError, ThrottledError
+
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterable
     from datetime import datetime
 
 __all__ = ["OrphanTracker"]
@@ -47,7 +49,7 @@ class OrphanTracker:
     def deletable(
         self, existing: Collection[str], used: Collection[str], *, complete: bool, now: datetime
     ) -> tuple[str, ...]:
-        """Return the resources that may be deleted now, sorted, those of `note_failed` last.
+        """Return the resources that may be deleted now, sorted, those that failed last.
 
         `complete` is False if any part of either listing could not be read.
         """
@@ -65,13 +67,23 @@ class OrphanTracker:
                 return self._unused_for(self._long_grace, now)
             return ripe
 
-    def note_failed(self, thing: str) -> None:
-        """Put a resource whose deletion failed behind the others, while it is unused.
+    def delete_each(self, things: Iterable[str], delete: Callable[[str], object]) -> None:
+        """Delete resources up to the first failure; one that failed comes last in later checks.
 
-        So one that can never be deleted holds up no other, although a failure ends the deletions.
+        So one that can never be deleted holds up no other.
+
+        Raises:
+            CloudProviderError: as `delete` does.
         """
-        with self._lock:
-            self._failed.add(thing)
+        for thing in things:
+            try:
+                delete(thing)
+            except ThrottledError:
+                raise
+            except CloudProviderError:
+                with self._lock:
+                    self._failed.add(thing)
+                raise
 
     def _unused_for(self, grace: timedelta, now: datetime) -> tuple[str, ...]:
         things = (t for t, since in self._unused_since.items() if now - since >= grace)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.errors import CloudProviderError, ThrottledError
+from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.orphans import OrphanTracker
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_already_there, is_not_found
@@ -157,14 +157,7 @@ class InstanceProfiles:
         keep = {*used, *(name for name in names if self.is_protected(name))}
         keep |= self._used_by_instances()
         removable = self._orphans.deletable(names, keep, complete=complete, now=self._clock.now())
-        for name in removable:
-            try:
-                self.remove(name)
-            except ThrottledError:
-                raise
-            except CloudProviderError:
-                self._orphans.note_failed(name)
-                raise
+        self._orphans.delete_each(removable, self.remove)
         return removable
 
     def remove(self, name: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import structlog
 
-from karpenter_core.errors import CloudProviderError, ThrottledError
+from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import PeriodicTask
 from karpenter_core.provider.kit.orphans import OrphanTracker
 from karpenter_provider_azure.arm.client import NETWORK_API_VERSION
@@ -172,14 +172,7 @@ class OrphanCollector:
 
     def _delete_all(self, kind: _Kind, ids: Mapping[str, str]) -> None:
         """Delete leftovers, by their ids in lower case, up to the first failure."""
-        for key, resource_id in ids.items():
-            try:
-                self._delete(kind, resource_id)
-            except ThrottledError:
-                raise
-            except CloudProviderError:
-                kind.tracker.note_failed(key)
-                raise
+        kind.tracker.delete_each(ids, lambda key: self._delete(kind, ids[key]))
 
     def _delete(self, kind: _Kind, resource_id: str) -> None:
         self._fence.check()
