@@ -14,7 +14,7 @@ from karpenter_core.lifecycle.claim_status import (
     with_condition,
     without_condition,
 )
-from karpenter_core.state.replacements import is_replacement
+from karpenter_core.state.replacements import is_unused_replacement
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -55,7 +55,7 @@ def consolidatable_at(
     reference = quiet_since(claim)
     if reference is None:
         return None
-    if claim.status.last_pod_event_time is None and is_replacement(claim):
+    if is_unused_replacement(claim):
         window = max(window, REPLACEMENT_GRACE)
     return (reference if latest is None else min(reference, latest)) + window
 

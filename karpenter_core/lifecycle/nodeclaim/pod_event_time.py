@@ -5,11 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.conditions import is_true
-from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.lifecycle.changes import LifecycleStep
 from karpenter_core.lifecycle.nodeclaim.consolidatable import quiet_since
-from karpenter_core.state.replacements import is_replacement
+from karpenter_core.state.replacements import is_unused_replacement
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,16 +31,8 @@ def pod_event_step(claim: NodeClaim, pool: NodePool | None, *, now: datetime) ->
     pod of a replacement is recorded, because an unused one is kept for a while.
     """
     is_used = pool is None or bool(pool.spec.disruption.consolidate_after.timedelta)
-    last = None if _is_first_of_replacement(claim) else quiet_since(claim)
+    last = None if is_unused_replacement(claim) else quiet_since(claim)
     if last is not None and now - last < (POD_EVENT_INTERVAL if is_used else UNUSED_INTERVAL):
         return LifecycleStep(claim=claim)
     status = claim.status.model_copy(update={"last_pod_event_time": now})
     return LifecycleStep(claim=claim.model_copy(update={"status": status}))
-
-
-def _is_first_of_replacement(claim: NodeClaim) -> bool:
-    return (
-        claim.status.last_pod_event_time is None
-        and is_true(claim.status.conditions, INITIALIZED)
-        and is_replacement(claim)
-    )
