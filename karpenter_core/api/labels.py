@@ -36,6 +36,8 @@ CAPACITY_TYPES: Final = (RESERVED, SPOT, ON_DEMAND)
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 DO_NOT_EVICT: Final = "karpenter.sh/do-not-evict"  # of v1alpha5, still on many pods
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SCALE_DOWN_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+"""Of nodes that Cluster Autoscaler keeps."""
 NODE_POOL_HASH: Final = "karpenter.sh/nodepool-hash"
 NODE_POOL_HASH_VERSION: Final = "karpenter.sh/nodepool-hash-version"
 TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"

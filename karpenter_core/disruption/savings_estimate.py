@@ -24,6 +24,7 @@ from karpenter_core.api.labels import (
     DO_NOT_DISRUPT,
     INSTANCE_TYPE,
     ON_DEMAND,
+    SCALE_DOWN_DISABLED,
     SPOT,
     ZONE,
 )
@@ -70,8 +71,6 @@ _NO_PRICE: Final = "its price is not known"
 _NO_CATALOGUE: Final = f"{_NO_PRICE}, because no NodePool has instance types"
 _PROTECTED: Final = "a pod on it may not be moved"
 _ANNOTATED: Final = "an annotation of the node forbids its removal"
-_SCALE_DOWN_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-"""The annotation by which Cluster Autoscaler keeps a node."""
 _STATIC: Final = "its NodePool has a fixed number of nodes"
 _UNPLACED: Final = "a pod on it fits on no node that a NodePool can launch"
 _NAMED: Final = 5
@@ -307,7 +306,7 @@ def _is_annotated_to_stay(state_node: StateNode) -> bool:
     annotations = state_node.annotations
     if annotations.get(DO_NOT_DISRUPT) == "true":
         return True
-    return not state_node.managed and annotations.get(_SCALE_DOWN_DISABLED) == "true"
+    return not state_node.managed and annotations.get(SCALE_DOWN_DISABLED) == "true"
 
 
 def _is_considered(state_node: StateNode, other_nodes: Mapping[str, str | None]) -> bool:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.errors import BadInputError
 from karpenter_core.provider.contract.conversion import Conversion
 from karpenter_core.provider.kit.cluster_autoscaler import (
-    FALSE_WORDS,
     autoscaler_container,
     autoscaler_flags,
+    is_turned_off,
 )
 from karpenter_core.provider.kit.json_values import as_items, as_object, as_objects
 
@@ -77,7 +77,8 @@ _REASONS: Final = {
             "leader-elect-renew-deadline", "leader-elect-resource-lock", "leader-elect-resource-name",
             "leader-elect-resource-namespace", "leader-elect-retry-period", "log-backtrace-at", "log-dir",
             "log-file", "log-file-max-size", "logging-format", "logtostderr", "max-failing-time",
-            "max-inactivity", "namespace", "node-info-cache-expire-time", "one-output", "pprof", "profiling", "record-duplicated-events",
+            "max-inactivity", "namespace", "node-info-cache-expire-time", "one-output",
+            "pprof", "profiling", "record-duplicated-events",
             "scan-interval", "skip-headers", "skip-log-headers", "status-config-map-name",
             "stderrthreshold", "user-agent", "v", "vmodule", "write-status-configmap",
         ),
@@ -95,7 +96,8 @@ _REASONS: Final = {
     ),
     **dict.fromkeys(
         (
-            "blocking-system-pod-distruption-timeout", "drain-priority-config", "ignore-daemonsets-utilization", "max-pod-eviction-time",
+            "blocking-system-pod-distruption-timeout", "drain-priority-config",
+            "ignore-daemonsets-utilization", "max-pod-eviction-time",
             "min-replica-count", "skip-nodes-with-custom-controller-pods",
             "skip-nodes-with-local-storage", "skip-nodes-with-system-pods",
         ),
@@ -120,7 +122,9 @@ _REASONS: Final = {
     ),
     **dict.fromkeys(
         (
-            "dynamic-node-delete-delay-after-taint-enabled", "max-bulk-soft-taint-count", "max-bulk-soft-taint-time", "max-drain-parallelism",
+            "dynamic-node-delete-delay-after-taint-enabled",
+            "max-bulk-soft-taint-count", "max-bulk-soft-taint-time",
+            "max-drain-parallelism",
             "max-empty-bulk-delete", "max-scale-down-parallelism", "node-deletion-batcher-interval",
             "node-deletion-delay-timeout", "node-delete-delay-after-taint", "parallel-drain",
         ),
@@ -134,7 +138,11 @@ _REASONS: Final = {
         _BACKOFF,
     ),
     **dict.fromkeys(
-        ("force-delete-failed-nodes", "force-delete-unregistered-nodes", "max-total-unready-percentage", "scale-down-unready-enabled", "scale-down-unready-time"),
+        (
+            "force-delete-failed-nodes", "force-delete-unregistered-nodes",
+            "max-total-unready-percentage", "scale-down-unready-enabled",
+            "scale-down-unready-time",
+        ),
         _REPAIR,
     ),
     **dict.fromkeys(
@@ -203,11 +211,8 @@ def _convert(draft: ManifestDraft) -> None:
         options["capacity-quotas"] = "true"
     words = " ".join(f"--{name}={value}" for name, value in sorted(options.items()))
     draft.warn(f"start the controller with {words}, which have the meaning of flags or of defaults")
-    values = {flag.name: flag.value for flag in flags}
     kept = [
-        f"{pods} (--{name})"
-        for name, pods in _KEPT_PODS.items()
-        if values.get(name, "true") not in FALSE_WORDS
+        f"{pods} (--{name})" for name, pods in _KEPT_PODS.items() if not is_turned_off(flags, name)
     ]
     if kept:
         draft.warn(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
+from karpenter_core.api.labels import SAFE_TO_EVICT, SCALE_DOWN_DISABLED
 from karpenter_core.cli.convert.node_pools import LABELS
 from karpenter_core.cli.convert.yaml_manifest import value_at
 from karpenter_core.provider.contract.conversion import Conversion
@@ -39,8 +40,6 @@ _RENAMED: Final = {
     "karpenter.sh/do-not-evict": _DO_NOT_DISRUPT,
     "karpenter.sh/do-not-consolidate": _DO_NOT_DISRUPT,
 }
-_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-_SCALE_DOWN_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 _CAPACITY_TYPES: Final = {"ON_DEMAND": "on-demand", "SPOT": "spot", "normal": "on-demand"}
 _LABELS: Final = {**LABELS, "eks.amazonaws.com/capacityType": "karpenter.sh/capacity-type"}
 _GROUP_LABELS: Final = frozenset(
@@ -113,10 +112,7 @@ def _changes(document: Mapping[str, object]) -> list[tuple[str, object, str]]:
 
 def _renamed_annotations(annotations: Mapping[str, object]) -> dict[str, object]:
     renamed = {_RENAMED.get(key, key): value for key, value in annotations.items()}
-    if (
-        annotations.get(_SAFE_TO_EVICT) == "false"
-        or annotations.get(_SCALE_DOWN_DISABLED) == "true"
-    ):
+    if annotations.get(SAFE_TO_EVICT) == "false" or annotations.get(SCALE_DOWN_DISABLED) == "true":
         renamed.setdefault(_DO_NOT_DISRUPT, "true")
     return renamed
 

@@ -19,9 +19,10 @@ from karpenter_core.cli.simulate.workload import PodArrival, ScaledDeployment, W
 from karpenter_core.cli.simulate.workload_models import WorkloadFile, described
 from karpenter_core.errors import BadInputError
 from karpenter_core.provider.contract.info import LabelClasses
+from karpenter_core.provider.kit.json_values import as_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -212,22 +213,18 @@ def _check_pods(workload: Workload) -> None:
         decoder.read_all([entry])
 
 
-def _template(entry: ManifestEntry) -> JsonObject | None:
+def _template(entry: ManifestEntry) -> Mapping[str, object] | None:
     """Return the pod of an object; None if it has none."""
     if entry.kind == "Pod":
         return entry.manifest
-    template = _mapping(entry.manifest.get("spec")).get("template")
-    return _mapping(template) or None
+    template = as_object(entry.manifest.get("spec")).get("template")
+    return as_object(template) or None
 
 
-def _pod_entry(where: str, name: str, namespace: str, pod: JsonObject) -> ManifestEntry:
-    metadata = {**_mapping(pod.get("metadata")), "name": name, "namespace": namespace or "default"}
+def _pod_entry(where: str, name: str, namespace: str, pod: Mapping[str, object]) -> ManifestEntry:
+    metadata = {**as_object(pod.get("metadata")), "name": name, "namespace": namespace or "default"}
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod.get("spec")}
     return ManifestEntry(where=where, manifest=manifest)
-
-
-def _mapping(value: object) -> JsonObject:
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
 def _check_names(workload: Workload) -> None:

@@ -13,21 +13,21 @@ from karpenter_core.errors import BadInputError
 from karpenter_core.provider.kit.json_values import as_items, as_object, as_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
-    "FALSE_WORDS",
     "AutoscalerFlag",
     "AutoscalerSettings",
     "autoscaler_container",
     "autoscaler_flags",
     "autoscaler_settings",
+    "is_turned_off",
 ]
 
 _PROGRAM: Final = "cluster-autoscaler"
 _DURATION: Final = re.compile(r"([0-9]+[smh])+")
 """The durations that NodePools permit; Go, and so Cluster Autoscaler, permits others, too."""
-FALSE_WORDS: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
+_FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 _DEFAULT_UNNEEDED_TIME: Final = "10m"
 _STARTUP_TAINT_FLAGS: Final = frozenset({"ignore-taint", "startup-taint"})
 _BOUNDS: Final = re.compile(r"(\d+):(\d+):(.+)")
@@ -86,6 +86,12 @@ def autoscaler_flags(document: Mapping[str, object]) -> tuple[AutoscalerFlag, ..
     return tuple(_flags(words))
 
 
+def is_turned_off(flags: Iterable[AutoscalerFlag], name: str) -> bool:
+    """Tell whether a flag that is true by default is false; its last value counts."""
+    last = {flag.name: flag.value for flag in flags}
+    return last.get(name) in _FALSE
+
+
 def autoscaler_settings(documents: Sequence[Mapping[str, object]]) -> AutoscalerSettings:
     """Return what the Deployment of Cluster Autoscaler among documents decides about NodePools.
 
@@ -98,7 +104,7 @@ def autoscaler_settings(documents: Sequence[Mapping[str, object]]) -> Autoscaler
     last = {flag.name: flag.value for flag in flags}
     return AutoscalerSettings(
         unneeded_time=_duration(last, "scale-down-unneeded-time", _DEFAULT_UNNEEDED_TIME),
-        scales_down=last.get("scale-down-enabled", "true") not in FALSE_WORDS,
+        scales_down=not is_turned_off(flags, "scale-down-enabled"),
         uses_priorities="priority" in last.get("expander", "random").split(","),
         startup_taints=frozenset(flag.value for flag in flags if flag.name in _STARTUP_TAINT_FLAGS),
         bounds=dict(_bounds(flag.value) for flag in flags if flag.name == "nodes"),
